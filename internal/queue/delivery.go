@@ -1,0 +1,155 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/retry"
+)
+
+// State is where a delivery is in its life. In flight and held are not stored:
+// they are what a lane is doing with a delivery that waits.
+type State uint8
+
+// The stored states. Numbers are on disk: never reuse one.
+const (
+	Pending      State = 1 // never tried since it was queued or replayed
+	Retrying     State = 2 // tried, waiting for its due time
+	Delivered    State = 3
+	DeadLettered State = 4
+)
+
+// String is the state's name in the API.
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Retrying:
+		return "retrying"
+	case Delivered:
+		return "delivered"
+	case DeadLettered:
+		return "deadLettered"
+	}
+	return "unknown"
+}
+
+// Waiting reports whether the delivery is still to be made.
+func (s State) Waiting() bool { return s == Pending || s == Retrying }
+
+// Delivery is one event on its way to one endpoint. Times are steady time.
+type Delivery struct {
+	Seq      Seq
+	Endpoint plan.EndpointKey
+	State    State
+	// Attempts counts through the delivery's life, Budget since it was last queued.
+	Attempts, Budget int
+	// QueuedAt is acceptance or the last replay: ages run from it.
+	QueuedAt time.Time
+	// DueAt is when the next attempt may be made at the latest (waiting only).
+	DueAt time.Time
+	// Delay is the wait that DueAt came from.
+	Delay time.Duration
+	// EndedAt is when it was delivered or dead-lettered.
+	EndedAt time.Time
+	// Reason says why it is dead-lettered, or why the last attempt failed.
+	Reason string
+	// LastStatus is the status code of the last attempt, 0 if there was none.
+	LastStatus     int
+	HandlerVersion string
+	// Replays counts how often a person queued it again.
+	Replays int
+}
+
+// Reasons of dead letters that no answer gives.
+const (
+	ReasonExpired         = "Expired"            // older than maxAge
+	ReasonEndpointDeleted = "EndpointDeleted"    // its endpoint is gone for good
+	ReasonOutOfAttempts   = "OutOfAttempts"      // the retry budget is spent
+	ReasonRejected        = "Rejected"           // an answer that is not retried
+	ReasonAborted         = "AbortedByReceiver"  // webhook-delivery: abort-message
+	ReasonDisabled        = "DisabledByReceiver" // 410 or webhook-delivery: disable
+	ReasonNotAllowed      = "DestinationNotAllowed"
+	ReasonPayloadMissing  = "PayloadMissing" // its payload can't be read
+)
+
+// Sent says whether a receiver may have got the request.
+type Sent uint8
+
+// Whether the request reached the receiver.
+const (
+	SentNo      Sent = 1 // nothing of it left
+	SentUnknown Sent = 2 // it may have been received
+	SentYes     Sent = 3 // an answer came
+)
+
+// String is the value's name in the API.
+func (s Sent) String() string {
+	switch s {
+	case SentNo:
+		return "no"
+	case SentYes:
+		return "yes"
+	}
+	return "unknown"
+}
+
+// Attempt is the record of one knock at the door.
+type Attempt struct {
+	// Number counts from 1 through the delivery's life, across replays.
+	Number int
+	// StartedAt is wall time.
+	StartedAt time.Time
+	Duration  time.Duration
+	// Status is the answer's code, 0 without an answer.
+	Status int
+	Class  retry.Class
+	// Reason is the short name of a failure (timeout, connect, dns, tls, denied …);
+	// empty on success.
+	Reason string
+	// Message is one plain sentence, without addresses, URLs or bodies.
+	Message        string
+	Sent           Sent
+	Replay         bool
+	HandlerVersion string
+	// Response is the beginning of the answer's body, kept of failures.
+	Response []byte
+}
+
+// Outcome is an attempt and what follows from it.
+type Outcome struct {
+	Seq      Seq
+	Endpoint plan.EndpointKey
+	Attempt  Attempt
+	// To is Delivered, DeadLettered or Retrying.
+	To State
+	// Reason of a dead letter.
+	Reason string
+	// Delay until the next attempt and DueAt, for Retrying. Steady time.
+	Delay time.Duration
+	DueAt time.Time
+}
+
+// Counts are an endpoint's deliveries by state.
+type Counts struct {
+	Pending, Retrying, DeadLettered int
+	// OldestFresh is the sequence number of the oldest never tried delivery, 0 for none.
+	OldestFresh Seq
+}
+
+// Waiting is pending and retrying together.
+func (c Counts) Waiting() int { return c.Pending + c.Retrying }
+
+// Lane is what a lane must remember across restarts.
+type Lane struct {
+	// Disabled lanes make no attempts until a person, or a change of spec, enables them.
+	Disabled bool
+	Reason   string
+	// Message is one plain sentence for people.
+	Message string
+	At      time.Time
+	// Hash is the endpoint's plan hash when it was disabled: another one enables.
+	Hash string
+	// RetryHash is the hash of the retry policy that due times were made by.
+	RetryHash string
+}

@@ -1,0 +1,165 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/event"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+)
+
+// Queue is a store of events and deliveries. Implementations are safe for
+// concurrent use.
+//
+// Changes are applied one after another in the order they were handed over; a
+// caller that gets an error from a change knows that nothing of it was stored.
+type Queue interface {
+	Reader
+
+	// Accept stores events and one pending delivery for each of their endpoints,
+	// all or nothing, and returns once that is durable. The results are in the
+	// order of the events. An event whose identity is known is a duplicate when its
+	// hash is the same: nothing is stored for it. With another hash the whole call
+	// fails with a *ConflictError. ErrOverloaded and ErrNoSpace mean that nothing was
+	// stored and that the producer should try again.
+	Accept(ctx context.Context, events []NewEvent) ([]Accepted, error)
+
+	// Record stores the outcome of an attempt and moves its delivery on. It returns
+	// when the outcome has been taken for writing and calls done, once, from the
+	// writer, after it is written: the caller's slot need not wait for the disk. An
+	// outcome for a delivery that isn't waiting is ErrNotWaiting. It blocks while too
+	// many outcomes are unwritten.
+	Record(o Outcome, done func(error))
+
+	// Settle dead-letters waiting deliveries without an attempt (too old, endpoint
+	// deleted) and returns how many were waiting and are dead-lettered now.
+	Settle(ctx context.Context, endpoint plan.EndpointKey, seqs []Seq, reason string) (int, error)
+
+	// Reschedule brings retrying deliveries forward. A due time that isn't earlier
+	// than the stored one is left out. It returns how many were moved.
+	Reschedule(ctx context.Context, endpoint plan.EndpointKey, due map[Seq]time.Time) (int, error)
+
+	// Replay queues a finished delivery again with a full retry budget: dead
+	// letters always, delivered ones only with force. ErrAlreadyWaiting, ErrNotFound,
+	// ErrDelivered say why not.
+	Replay(ctx context.Context, endpoint plan.EndpointKey, seq Seq, force bool) (Delivery, error)
+
+	// SetLane remembers what must outlive a restart of an endpoint's lane.
+	SetLane(ctx context.Context, endpoint plan.EndpointKey, lane Lane) error
+
+	// Prune forgets events accepted before the given times: delivered ones (or
+	// without any delivery) before delivered, those with dead letters before
+	// deadLetters; an event with a waiting delivery is never forgotten. At most limit
+	// events are looked at, from where the last call ended; it returns how many were
+	// forgotten and whether the end was reached.
+	Prune(ctx context.Context, delivered, deadLetters time.Time, limit int) (int, bool, error)
+
+	// Health is nil while the store takes writes.
+	Health() error
+
+	// Close waits for what was handed over, makes it durable and releases the store.
+	Close() error
+}
+
+// Reader is the read side of a Queue.
+type Reader interface {
+	// Event gives one event with its payload; ErrNotFound if there is none.
+	Event(ctx context.Context, seq Seq) (*StoredEvent, error)
+	// Find gives the event with a webhook-id in a namespace; ErrNotFound if there is none.
+	Find(ctx context.Context, namespace, webhookID string) (*StoredEvent, error)
+	// Events lists events of a namespace, newest first, below before (0: from the
+	// newest), without payloads. At most limit are looked at, so that a page may be
+	// short; next is where to go on, 0 at the end.
+	Events(ctx context.Context, namespace string, before Seq, limit int) (events []*StoredEvent, next Seq, err error)
+	// Deliveries gives the deliveries of one event, by endpoint.
+	Deliveries(ctx context.Context, seq Seq) ([]Delivery, error)
+	// Attempts gives the attempts of one delivery, first to last.
+	Attempts(ctx context.Context, seq Seq, endpoint plan.EndpointKey) ([]Attempt, error)
+	// List gives deliveries of an endpoint in one state, oldest event first, from
+	// after (0: from the oldest). next is where to go on, 0 at the end.
+	List(ctx context.Context, endpoint plan.EndpointKey, state State, after Seq, limit int) (deliveries []Delivery, next Seq, err error)
+
+	// Fresh gives never tried deliveries in order of acceptance, after a sequence
+	// number. Replayed ones are not among them: they are due, not fresh.
+	Fresh(ctx context.Context, endpoint plan.EndpointKey, after Seq, limit int) ([]Delivery, error)
+	// Due gives retrying and replayed deliveries whose due time is not after until,
+	// in order of due time, and the due time of the first one after those (zero:
+	// none).
+	Due(ctx context.Context, endpoint plan.EndpointKey, until time.Time, limit int) ([]Delivery, time.Time, error)
+	// Retrying gives retrying and replayed deliveries in order of acceptance, after
+	// a sequence number, whatever their due time.
+	Retrying(ctx context.Context, endpoint plan.EndpointKey, after Seq, limit int) ([]Delivery, error)
+
+	// Endpoints names every endpoint the store knows.
+	Endpoints() []plan.EndpointKey
+	// Counts gives an endpoint's deliveries by state.
+	Counts(endpoint plan.EndpointKey) Counts
+	// Lane gives what SetLane remembered; the zero Lane if nothing.
+	Lane(endpoint plan.EndpointKey) Lane
+	// LastTime is the latest steady time the store had seen when it was opened.
+	LastTime() time.Time
+}
+
+// Listener is told of changes after they are durable, from the writer and in the
+// order of their sequence numbers. Calls must be short and must not call back
+// into the queue's changes.
+type Listener interface {
+	// Accepted tells of new deliveries. The events may be kept and must not be changed.
+	Accepted(events []*StoredEvent)
+	// Requeued tells that a delivery was replayed.
+	Requeued(d Delivery)
+}
+
+// Errors that callers decide by.
+var (
+	ErrNotFound       = errors.New("not found")
+	ErrNotWaiting     = errors.New("the delivery is not waiting")
+	ErrAlreadyWaiting = errors.New("the delivery is already waiting")
+	ErrDelivered      = errors.New("the delivery was already delivered; use force to send it again")
+	ErrOverloaded     = errors.New("the store can't keep up; try again later")
+	ErrNoSpace        = errors.New("free space on the store's volume is under its reserve; try again later")
+	ErrClosed         = errors.New("the store is closed")
+)
+
+// ConflictError says that an event's identity is taken by another content.
+type ConflictError struct {
+	// Index is the event's place in the Accept call.
+	Index int
+	// WebhookID is the id both events would have.
+	WebhookID string
+}
+
+// Error says which event is in the way.
+func (e *ConflictError) Error() string {
+	return "an event with the same source and id but other content was already accepted as " + e.WebhookID
+}
+
+// Seq is an event's place in the order of acceptance, from 1.
+type Seq uint64
+
+// NewEvent is an event to accept, with the endpoints it goes to.
+type NewEvent struct {
+	Event *event.Event
+	// TraceParent is the producer's W3C traceparent, if it sent a valid one.
+	TraceParent string
+	Endpoints   []plan.EndpointKey
+}
+
+// Accepted is the result of accepting one event.
+type Accepted struct {
+	Seq       Seq
+	Duplicate bool
+	// Endpoints is how many deliveries the event has.
+	Endpoints int
+}
+
+// StoredEvent is an event as kept.
+type StoredEvent struct {
+	*event.Event
+	Seq Seq
+	// AcceptedAt is steady time, from which ages are counted.
+	AcceptedAt  time.Time
+	TraceParent string
+	Endpoints   []plan.EndpointKey
+}
