@@ -1,0 +1,65 @@
+package v1alpha1
+
+// Condition types. Ready, Reconciling and Stalled follow kstatus and speak of the object; Delivering and Healthy speak of
+// an endpoint's traffic, and never make Ready false.
+const (
+	// ConditionReady is True once the object is accepted, its references resolve and it is live on the pool's workers.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True while Ready is False for something that may still come, such as a missing Secret.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True while Ready is False and only an edit can help.
+	ConditionStalled = "Stalled"
+	// ConditionDelivering says what the endpoint's lane does; its reason is one of the Lane reasons.
+	ConditionDelivering = "Delivering"
+	// ConditionHealthy says what the receiver answers.
+	ConditionHealthy = "Healthy"
+)
+
+// Reasons of Ready=True, and of Ready=False with Reconciling: what is missing may come late.
+const (
+	// ReasonAccepted means that the object is accepted and resolved.
+	ReasonAccepted = "Accepted"
+	// ReasonProgressing means that a pass over the object is under way.
+	ReasonProgressing = "Progressing"
+	// ReasonSecretNotFound means that a Secret the object refers to does not exist.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonRetryPolicyNotFound means that the RetryPolicy of retryPolicyRef does not exist.
+	ReasonRetryPolicyNotFound = "RetryPolicyNotFound"
+)
+
+// Reasons of Ready=False with Stalled: the object waits for an edit, of itself or of what it refers to.
+const (
+	// ReasonSecretKeyMissing means that a Secret exists without the key that secretKeyRef names.
+	ReasonSecretKeyMissing = "SecretKeyMissing"
+	// ReasonKeyInvalid means that a signing key's text is not a key of the endpoint's scheme.
+	ReasonKeyInvalid = "KeyInvalid"
+	// ReasonURLInvalid means that url can't be requested.
+	ReasonURLInvalid = "URLInvalid"
+	// ReasonRetryPolicyInvalid means that a RetryPolicy, or the one of an endpoint or a pool, can't be used.
+	ReasonRetryPolicyInvalid = "RetryPolicyInvalid"
+	// ReasonSpecInvalid means that a field without a reason of its own is out of its range. The API server refuses such
+	// objects; this is for those that came past it.
+	ReasonSpecInvalid = "SpecInvalid"
+)
+
+// Reasons of Delivering: the states of an endpoint's lane, and why deliveries are held beside them.
+const (
+	// ReasonActive means that deliveries are attempted as they fall due.
+	ReasonActive = "Active"
+	// ReasonBackingOff means that the receiver fails: one attempt at a time, after growing pauses.
+	ReasonBackingOff = "BackingOff"
+	// ReasonRejecting is BackingOff after a run of 401, 403, 404, 405 or 407; such answers dead-letter nothing meanwhile.
+	ReasonRejecting = "Rejecting"
+	// ReasonDraining means that the receiver is back and waiting deliveries are brought forward, ramped up.
+	ReasonDraining = "Draining"
+	// ReasonDisabled means that nothing is attempted until the endpoint is enabled or its spec changes.
+	ReasonDisabled = "Disabled"
+	// ReasonSuspended means that suspend is set on the endpoint or its pool.
+	ReasonSuspended = "Suspended"
+	// ReasonUnresolved means that the endpoint is not usable as it is (Ready says why); its deliveries are held.
+	ReasonUnresolved = "Unresolved"
+	// ReasonEndpointMissing means that the endpoint was deleted and its deliveries wait for it to be made again.
+	ReasonEndpointMissing = "EndpointMissing"
+	// ReasonNotInPlan means that the endpoint is absent without having been deleted; its deliveries are held.
+	ReasonNotInPlan = "NotInPlan"
+)

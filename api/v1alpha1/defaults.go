@@ -1,0 +1,57 @@
+package v1alpha1
+
+import "time"
+
+// What holds where a field is unset. Nothing writes these values into a spec.
+const (
+	// DefaultTimeout is spec.timeout of a WebhookEndpoint.
+	DefaultTimeout = 15 * time.Second
+	// DefaultEndpointMaxInFlight is spec.maxInFlight of a WebhookEndpoint.
+	DefaultEndpointMaxInFlight int32 = 16
+	// DefaultSignatureScheme is spec.signing.scheme of a WebhookEndpoint.
+	DefaultSignatureScheme = SignatureSchemeStandardWebhooks
+
+	// DefaultMaxAge is spec.maxAge of a RetryPolicy.
+	DefaultMaxAge = 72 * time.Hour
+	// DefaultJitterType is spec.jitter.type of a RetryPolicy without jitter.
+	DefaultJitterType = JitterProportional
+	// DefaultJitterPercent is spec.jitter.percent of a RetryPolicy, where the type is Proportional.
+	DefaultJitterPercent int32 = 10
+	// DefaultRetryAfterPolicy is spec.retryAfter.policy of a RetryPolicy.
+	DefaultRetryAfterPolicy = RetryAfterHonor
+	// DefaultRetryAfterMax is spec.retryAfter.max of a RetryPolicy, where the policy is Honor.
+	DefaultRetryAfterMax = 6 * time.Hour
+	// DefaultOnRecovery is spec.onRecovery of a RetryPolicy.
+	DefaultOnRecovery = OnRecoveryExpedite
+
+	// DefaultPoolName is the DeliveryPool of an endpoint without poolRef.
+	DefaultPoolName = "default"
+	// DefaultMaxPayloadBytes is spec.ingest.maxPayloadBytes of a DeliveryPool: 256 KiB.
+	DefaultMaxPayloadBytes int32 = 256 << 10
+	// DefaultDedupeWindow is spec.ingest.dedupeWindow of a DeliveryPool.
+	DefaultDedupeWindow = 24 * time.Hour
+	// DefaultPoolMaxInFlight is spec.limits.maxInFlight of a DeliveryPool.
+	DefaultPoolMaxInFlight int32 = 512
+	// DefaultRetainDelivered is spec.retention.delivered of a DeliveryPool.
+	DefaultRetainDelivered = 72 * time.Hour
+	// DefaultRetainDeadLetters is spec.retention.deadLetters of a DeliveryPool.
+	DefaultRetainDeadLetters = 720 * time.Hour
+)
+
+// DefaultSchedule returns the delays after the first, second … failure where backoff is unset: seven attempts in all,
+// spread over 36 h 37 m, which leaves room within DefaultMaxAge.
+func DefaultSchedule() []time.Duration {
+	return []time.Duration{
+		60 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 10 * time.Hour, 24 * time.Hour,
+	}
+}
+
+// DefaultRetryResponses returns spec.responses.retry of a RetryPolicy where that list is unset.
+func DefaultRetryResponses() []ResponsePattern {
+	return []ResponsePattern{"3xx", "408", "409", "425", "429", "5xx"}
+}
+
+// DefaultDisableResponses returns spec.responses.disable of a RetryPolicy where that list is unset.
+func DefaultDisableResponses() []ResponsePattern {
+	return []ResponsePattern{"410"}
+}
