@@ -1,0 +1,66 @@
+package harness
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which Linux fixes
+// at 100 per second for everything user space can see (proc_pid_stat(5)).
+const clockTick = 10 * time.Millisecond
+
+// CPU is the processor time that the running process pid has used, in user and
+// kernel mode, of all its threads (fields 14 and 15 of /proc/PID/stat).
+func CPU(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading processor time: %w", err)
+	}
+	return parseStat(b)
+}
+
+func parseStat(b []byte) (time.Duration, error) {
+	// Field 2 is the command in brackets and may hold spaces and brackets itself.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("reading processor time: /proc stat has %d fields after the command, not 13 or more", len(fields))
+	}
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading processor time: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// PeakRSS is the most resident memory that the running process pid ever had, in
+// bytes (VmHWM of /proc/PID/status).
+func PeakRSS(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading peak memory: %w", err)
+	}
+	return parseHWM(b)
+}
+
+func parseHWM(b []byte) (int64, error) {
+	_, rest, ok := bytes.Cut(b, []byte("\nVmHWM:"))
+	if !ok {
+		return 0, fmt.Errorf("reading peak memory: /proc status has no VmHWM")
+	}
+	fields := bytes.Fields(rest)
+	if len(fields) < 2 || string(fields[1]) != "kB" {
+		return 0, fmt.Errorf("reading peak memory: VmHWM is not in kB")
+	}
+	n, err := strconv.ParseInt(string(fields[0]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading peak memory: %w", err)
+	}
+	return n << 10, nil
+}
