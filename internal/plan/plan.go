@@ -52,6 +52,7 @@ type Endpoint struct {
 	// never had it among their endpoints.
 	FirstSeen time.Time `json:"firstSeen"`
 	// Problem, when set, holds the endpoint: events for it are kept, none is sent.
+	// Hash and Signing are then those of its last usable form.
 	Problem *Problem `json:"problem,omitempty"`
 	// URL is the absolute http or https URL that deliveries are posted to.
 	URL string `json:"url,omitempty"`
@@ -91,6 +92,16 @@ type SigningKey struct {
 
 // Pool holds the settings of the DeliveryPool.
 type Pool struct {
+	// Source is the namespace/name of the DeliveryPool that these settings come
+	// from; empty where none exists and the defaults hold.
+	Source string `json:"source,omitempty"`
+	// AbsentSince is when a complete look first missed the DeliveryPool of Source.
+	// Its settings stay in force for a while, since absence alone is not deletion.
+	AbsentSince time.Time `json:"absentSince,omitzero"`
+	// DefaultRetry is the retry policy of endpoints that name none; nil means the
+	// built-in one. Each Endpoint holds its own policy resolved: this one only
+	// carries the setting from one plan to the next.
+	DefaultRetry *retry.Policy `json:"defaultRetry,omitempty"`
 	// Suspend holds every endpoint; ingest goes on.
 	Suspend bool `json:"suspend,omitempty"`
 	// MaxInFlight caps open attempts over all endpoints.
