@@ -39,7 +39,7 @@ const (
 )
 
 // DefaultSchedule returns the delays after the first, second … failure where backoff is unset: seven attempts in all,
-// spread over 36 h 37 m, which leaves room within DefaultMaxAge.
+// spread over 36 h 36 m, which leaves room within DefaultMaxAge.
 func DefaultSchedule() []time.Duration {
 	return []time.Duration{
 		60 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 10 * time.Hour, 24 * time.Hour,

@@ -43,7 +43,7 @@ type Ingest struct {
 
 	// dedupeWindow is how long an event's identity is remembered, so that the same event posted again is answered as a
 	// duplicate and not sent twice: at least 1s. Unset: 24h.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="dedupeWindow must be at least 1s"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) >= duration('1s')",message="dedupeWindow must be at least 1s"
 	// +optional
 	DedupeWindow Duration `json:"dedupeWindow,omitempty"`
 }
@@ -91,12 +91,12 @@ type EgressNetwork struct {
 // +kubebuilder:validation:MinProperties=1
 type Retention struct {
 	// delivered is how long an event is kept once every delivery of it is delivered: at least 1s. Unset: 72h.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="delivered must be at least 1s"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) >= duration('1s')",message="delivered must be at least 1s"
 	// +optional
 	Delivered Duration `json:"delivered,omitempty"`
 
 	// deadLetters is how long a dead letter is kept for replay: at least 1s. Unset: 720h (30 days).
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="deadLetters must be at least 1s"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) >= duration('1s')",message="deadLetters must be at least 1s"
 	// +optional
 	DeadLetters Duration `json:"deadLetters,omitempty"`
 }

@@ -18,7 +18,7 @@ type RetryPolicySpec struct {
 
 	// maxAge is the longest a delivery is kept trying, from acceptance or from its last replay, held or not; after it the
 	// delivery is dead-lettered. A retry that would come later is made once, at maxAge. Unset: 72h.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxAge must be at least 1s"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) >= duration('1s')",message="maxAge must be at least 1s"
 	// +optional
 	MaxAge Duration `json:"maxAge,omitempty"`
 
@@ -47,7 +47,7 @@ type Backoff struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:items:XValidation:rule="duration(self) > duration('0s')",message="each delay of schedule must be longer than 0s"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="each delay of schedule must be longer than 0s"
 	// +optional
 	Schedule []Duration `json:"schedule,omitempty"`
 
@@ -57,10 +57,10 @@ type Backoff struct {
 }
 
 // ExponentialBackoff is the delay initial · factorⁿ after failure n+1, never more than max.
-// +kubebuilder:validation:XValidation:rule="duration(self.max) >= duration(self.initial)",message="exponential.max must not be shorter than exponential.initial; raise max or lower initial"
+// +kubebuilder:validation:XValidation:rule="![self.initial, self.max].all(d, d.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')) || duration(self.max) >= duration(self.initial)",message="exponential.max must not be shorter than exponential.initial; raise max or lower initial"
 type ExponentialBackoff struct {
 	// initial is the delay after the first failure, longer than 0s.
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="exponential.initial must be longer than 0s"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="exponential.initial must be longer than 0s"
 	// +required
 	Initial Duration `json:"initial"`
 

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// The CEL rules that compare durations let a malformed one pass: the pattern below has spoken, and CEL's own message about
+// a failed conversion helps nobody.
+
 // Duration is a length of time as text: one to four numbers of up to five digits, each with a unit of h, m, s or ms,
 // such as "15s" or "1h30m". It is kept exactly as it was written, so that GitOps tools see no difference.
 // +kubebuilder:validation:MinLength=1

@@ -17,8 +17,8 @@ type WebhookEndpointSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.contains('#')`,message="url must not have a fragment; remove everything from the # on"
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[!-\[\]-~]*$')`,message="url must be printable ASCII without spaces and backslashes; percent-encode other characters, and write an international host name in its xn-- form"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'%([^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)')`,message="url must use % only in encodings such as %20; write a plain percent sign as %25"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https?://') || self.matches(r'^https?://([^/?#]*@)?([0-9A-Za-z_]([-0-9A-Za-z_.]*[0-9A-Za-z_])?\.?|\[[0-9A-Fa-f:.]+\])([:/?#]|$)')`,message="url must name a host: a DNS name or an IP address, IPv6 in brackets"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https?://([^/?#]*@)?(\[[^/?#]*\]|[^/?#:@\[]*):') || self.matches(r'^https?://([^/?#]*@)?(\[[^/?#]*\]|[^/?#:@\[]*):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])([/?#]|$)')`,message="url must have a port from 1 to 65535 after the colon, or no colon"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https?://[^/?#@]*([/?#]|$)') || self.matches(r'^https?://([0-9A-Za-z_]([-0-9A-Za-z_.]*[0-9A-Za-z_])?\.?|\[[0-9A-Fa-f:.]+\])([:/?#]|$)')`,message="url must name a host: a DNS name or an IP address, IPv6 in brackets"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https?://(\[[^/?#@]*\]|[^/?#@:\[]*):[^/?#@]*([/?#]|$)') || self.matches(r'^https?://(\[[^/?#@]*\]|[^/?#@:\[]*):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])([/?#]|$)')`,message="url must have a port from 1 to 65535 after the colon, or no colon"
 	// +required
 	URL string `json:"url"`
 
@@ -38,7 +38,7 @@ type WebhookEndpointSpec struct {
 
 	// timeout is how long one whole attempt may take, from the name lookup to the end of the answer: 1s to 60s.
 	// Unset: 15s.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('60s')",message="timeout must be from 1s to 60s"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || (duration(self) >= duration('1s') && duration(self) <= duration('60s'))",message="timeout must be from 1s to 60s"
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
 
