@@ -20,6 +20,9 @@ type member struct {
 // given reports whether the member is there with a value.
 func (m *member) given() bool { return m.seen && !m.null }
 
+// empty reports whether the member is given as an empty string.
+func (m *member) empty() bool { return m.given() && len(m.text) == 0 }
+
 // once marks a member as seen and refuses a second one.
 func (m *member) once(field string) *Error {
 	if m.seen {
@@ -148,6 +151,9 @@ func (s *scanner) attribute(list []rawAttribute, name []byte, prefix string) ([]
 			err.Field = prefix + string(name)
 		}
 		return list, err
+	}
+	if list == nil {
+		list = make([]rawAttribute, 0, 4)
 	}
 	return append(list, a), nil
 }

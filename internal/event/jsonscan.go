@@ -69,8 +69,7 @@ func (s *scanner) end() bool {
 
 // value skips one value of any kind, with blanks before it.
 func (s *scanner) value() bool {
-	var inline [4]uint64 // 256 levels before anything is allocated
-	open := levels{bits: inline[:]}
+	var open levels
 	for {
 		switch c := s.space(); c {
 		case '{':
@@ -130,26 +129,37 @@ func (s *scanner) close(open *levels) (done, ok bool) {
 
 // levels remembers for each open level whether it is an object, one bit each.
 type levels struct {
-	bits  []uint64
-	depth int
+	depth   int
+	shallow [4]uint64 // the first 256 levels, so that nothing is allocated for them
+	deep    []uint64
+}
+
+const shallowLevels = 256
+
+// word returns the word that holds the bit of a level.
+func (l *levels) word(level int) *uint64 {
+	if level < shallowLevels {
+		return &l.shallow[level>>6]
+	}
+	return &l.deep[(level-shallowLevels)>>6]
 }
 
 func (l *levels) push(object bool) {
-	word, bit := l.depth>>6, uint64(1)<<(l.depth&63)
-	if word == len(l.bits) {
-		l.bits = append(l.bits, 0)
+	if at := l.depth - shallowLevels; at >= 0 && at>>6 == len(l.deep) {
+		l.deep = append(l.deep, 0)
 	}
+	word, bit := l.word(l.depth), uint64(1)<<(l.depth&63)
 	if object {
-		l.bits[word] |= bit
+		*word |= bit
 	} else {
-		l.bits[word] &^= bit
+		*word &^= bit
 	}
 	l.depth++
 }
 
 func (l *levels) top() bool {
-	at := l.depth - 1
-	return l.bits[at>>6]>>(at&63)&1 == 1
+	level := l.depth - 1
+	return *l.word(level)>>(level&63)&1 == 1
 }
 
 // scalar skips a string, number, true, false or null that begins with c.

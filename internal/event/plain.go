@@ -6,7 +6,6 @@ type plainEnvelope struct {
 	id, source, typ, createdAt, time member
 	data, attributes                 member // only seen
 	attrs                            []rawAttribute
-	space                            [8]rawAttribute
 }
 
 // parsePlain reads {"id","type","created_at"?,"source"?,"attributes"?,"data"}. key holds the values of the
@@ -17,7 +16,6 @@ func parsePlain(e *Event, key []string) *Error {
 		return err
 	}
 	var p plainEnvelope
-	p.attrs = p.space[:0]
 	for first := true; ; first = false {
 		name, done, err := s.next(first)
 		if err != nil {

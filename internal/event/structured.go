@@ -11,14 +11,12 @@ type structuredEnvelope struct {
 	specversion, id, source, typ, subject, time, datacontenttype, dataschema member
 	data, dataBase64                                                         member
 	attrs                                                                    []rawAttribute
-	space                                                                    [8]rawAttribute
 }
 
 // parseStructured reads one event from the scanner, which stands behind its opening brace, and leaves it behind the
 // closing one. The caller sets Body and calls finish.
 func parseStructured(e *Event, s *scanner) (dataschema string, err *Error) {
 	var c structuredEnvelope
-	c.attrs = c.space[:0]
 	for first := true; ; first = false {
 		name, done, err := s.next(first)
 		if err != nil {
@@ -100,24 +98,25 @@ func (c *structuredEnvelope) fill(e *Event) (dataschema string, err *Error) {
 
 // check judges which members are there, and the version.
 func (c *structuredEnvelope) check() *Error {
-	for _, required := range [...]struct {
-		name string
-		m    *member
-	}{{"specversion", &c.specversion}, {"id", &c.id}, {"source", &c.source}, {"type", &c.typ}} {
-		if !required.m.given() {
-			return missing(required.name)
-		}
-	}
-	if string(c.specversion.text) != specVersion {
+	switch {
+	case !c.specversion.given():
+		return missing("specversion")
+	case !c.id.given():
+		return missing("id")
+	case !c.source.given():
+		return missing("source")
+	case !c.typ.given():
+		return missing("type")
+	case string(c.specversion.text) != specVersion:
 		return badSpecVersion("specversion")
-	}
-	for _, nonEmpty := range [...]struct {
-		name string
-		m    *member
-	}{{"source", &c.source}, {"subject", &c.subject}, {"dataschema", &c.dataschema}, {"datacontenttype", &c.datacontenttype}} {
-		if nonEmpty.m.given() && len(nonEmpty.m.text) == 0 {
-			return empty(nonEmpty.name)
-		}
+	case c.source.empty():
+		return empty("source")
+	case c.subject.empty():
+		return empty("subject")
+	case c.dataschema.empty():
+		return empty("dataschema")
+	case c.datacontenttype.empty():
+		return empty("datacontenttype")
 	}
 	if c.dataBase64.given() {
 		if c.data.seen {
