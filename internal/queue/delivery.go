@@ -133,8 +133,6 @@ type Outcome struct {
 // Counts are an endpoint's deliveries by state.
 type Counts struct {
 	Pending, Retrying, DeadLettered int
-	// OldestFresh is the sequence number of the oldest never tried delivery, 0 for none.
-	OldestFresh Seq
 }
 
 // Waiting is pending and retrying together.

@@ -64,7 +64,8 @@ type Queue interface {
 
 // Reader is the read side of a Queue.
 type Reader interface {
-	// Event gives one event with its payload; ErrNotFound if there is none.
+	// Event gives one event with its payload; ErrNotFound if there is none,
+	// ErrPayloadMissing (with the event) if its payload is.
 	Event(ctx context.Context, seq Seq) (*StoredEvent, error)
 	// Find gives the event with a webhook-id in a namespace; ErrNotFound if there is none.
 	Find(ctx context.Context, namespace, webhookID string) (*StoredEvent, error)
@@ -114,6 +115,7 @@ type Listener interface {
 // Errors that callers decide by.
 var (
 	ErrNotFound       = errors.New("not found")
+	ErrPayloadMissing = errors.New("the event's payload is missing from the store")
 	ErrNotWaiting     = errors.New("the delivery is not waiting")
 	ErrAlreadyWaiting = errors.New("the delivery is already waiting")
 	ErrDelivered      = errors.New("the delivery was already delivered; use force to send it again")

@@ -1,0 +1,163 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// Accept stores events and their deliveries in one durable step.
+func (s *Store) Accept(ctx context.Context, events []queue.NewEvent) ([]queue.Accepted, error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	if err := s.space.check(); err != nil {
+		return nil, err
+	}
+	a := &acceptOp{waitOp: newWaitOp(), events: events}
+	for i := range events {
+		a.size += len(events[i].Event.Body) + 512
+	}
+	if err := s.submit(ctx, a, overloadAfter); err != nil {
+		return nil, err
+	}
+	select {
+	case err := <-a.done:
+		return a.accepted, err
+	case <-ctx.Done():
+		// It may still become durable; a producer that asks again gets a duplicate's answer.
+		return nil, ctx.Err()
+	}
+}
+
+type acceptOp struct {
+	waitOp
+	events []queue.NewEvent
+	size   int
+	// results
+	accepted []queue.Accepted
+	stored   []*queue.StoredEvent
+}
+
+func (a *acceptOp) apply(b *batch) error {
+	known := make([]*identity, len(a.events))
+	for i := range a.events {
+		id, err := b.identity(a.events[i])
+		if err != nil {
+			return err
+		}
+		if id != nil && id.hash != a.events[i].Event.Hash {
+			return &queue.ConflictError{Index: i, WebhookID: a.events[i].Event.WebhookID}
+		}
+		known[i] = id
+	}
+	if err := a.checkWithin(known); err != nil {
+		return err
+	}
+	// Also a duplicate's answer must wait until the first one is durable, and that one
+	// may be in this very batch.
+	b.durable = true
+	a.accepted = make([]queue.Accepted, len(a.events))
+	for i := range a.events {
+		if known[i] == nil {
+			// An earlier element of this call may have stored it meanwhile.
+			if id, ok := b.identities[identityKey(a.events[i])]; ok {
+				known[i] = &id
+			}
+		}
+		if id := known[i]; id != nil {
+			a.accepted[i] = queue.Accepted{Seq: id.seq, Duplicate: true, Endpoints: id.endpoints}
+			continue
+		}
+		ev := b.store(a.events[i])
+		a.stored = append(a.stored, ev)
+		a.accepted[i] = queue.Accepted{Seq: ev.Seq, Endpoints: len(ev.Endpoints)}
+	}
+	return nil
+}
+
+// checkWithin finds two elements of one call with the same identity and other
+// content: nothing of the call has been stored yet.
+func (a *acceptOp) checkWithin(known []*identity) error {
+	if len(a.events) == 1 {
+		return nil
+	}
+	seen := make(map[string]int, len(a.events))
+	for i := range a.events {
+		if known[i] != nil {
+			continue
+		}
+		k := identityKey(a.events[i])
+		if j, ok := seen[k]; !ok {
+			seen[k] = i
+		} else if a.events[j].Event.Hash != a.events[i].Event.Hash {
+			return &queue.ConflictError{Index: i, WebhookID: a.events[i].Event.WebhookID}
+		}
+	}
+	return nil
+}
+
+func identityKey(e queue.NewEvent) string {
+	return string(appendIdentityKey(nil, e.Event.Namespace, e.Event.WebhookID))
+}
+
+// identity finds what is known of an event's identity; nil if nothing is.
+func (b *batch) identity(e queue.NewEvent) (*identity, error) {
+	b.key = appendIdentityKey(b.key[:0], e.Event.Namespace, e.Event.WebhookID)
+	if id, ok := b.identities[string(b.key)]; ok {
+		return &id, nil
+	}
+	v, err := b.s.get(b.key)
+	if errors.Is(err, queue.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	id, err := decodeIdentity(v)
+	return &id, err
+}
+
+// store writes a new event with its deliveries.
+func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
+	ev := &queue.StoredEvent{
+		Event: n.Event, Seq: b.s.nextSeq, AcceptedAt: b.now, TraceParent: n.TraceParent,
+		Endpoints: n.Endpoints,
+	}
+	b.s.nextSeq++
+	eps := make([]endpointID, 0, 8)
+	for _, k := range n.Endpoints {
+		eps = append(eps, b.endpoint(k).id)
+	}
+
+	b.key = appendSeqKey(b.key[:0], kindEvent, ev.Seq)
+	b.value = encodeEvent(b.value[:0], ev, eps)
+	b.put(b.key, b.value)
+	b.key = appendSeqKey(b.key[:0], kindPayload, ev.Seq)
+	b.put(b.key, ev.Body)
+
+	id := identity{seq: ev.Seq, hash: ev.Hash, at: b.now, endpoints: len(eps)}
+	b.key = appendIdentityKey(b.key[:0], ev.Namespace, ev.WebhookID)
+	b.value = encodeIdentity(b.value[:0], id)
+	b.put(b.key, b.value)
+	b.identities[string(b.key)] = id
+
+	for _, ep := range eps {
+		b.key = appendDeliveryKey(b.key[:0], kindFresh, ep, ev.Seq)
+		b.value = encodeFresh(b.value[:0], b.now)
+		b.put(b.key, b.value)
+		b.s.endpoints.byID(ep).count(queue.Pending, 1)
+	}
+	return ev
+}
+
+// endpoint gives the record of an endpoint, made at its first delivery.
+func (b *batch) endpoint(k plan.EndpointKey) *endpoint {
+	ep, made := b.s.endpoints.ensure(k)
+	if made {
+		b.put(keyEndpoint(k.Namespace, k.Name), appendEndpointKey(nil, kindEndpoint, ep.id)[1:])
+	}
+	return ep
+}

@@ -1,0 +1,188 @@
+package pebble
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// endpoint is what the store keeps in memory of an endpoint it knows. The writer
+// changes it; everybody reads.
+type endpoint struct {
+	id   endpointID
+	key  plan.EndpointKey
+	lane atomic.Pointer[queue.Lane]
+
+	pending, retrying, dead atomic.Int64
+}
+
+func (e *endpoint) count(s queue.State, n int64) {
+	switch s {
+	case queue.Pending:
+		e.pending.Add(n)
+	case queue.Retrying:
+		e.retrying.Add(n)
+	case queue.DeadLettered:
+		e.dead.Add(n)
+	case queue.Delivered:
+	}
+}
+
+// endpointTable is every endpoint the store has ever had a delivery or a lane for.
+type endpointTable struct {
+	mu    sync.RWMutex
+	named map[plan.EndpointKey]*endpoint
+	list  []*endpoint // by id-1; nil where an id was never given
+}
+
+func (t *endpointTable) ensure(k plan.EndpointKey) (ep *endpoint, made bool) {
+	if ep := t.get(k); ep != nil {
+		return ep, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ep = &endpoint{id: endpointID(len(t.list) + 1), key: k} //nolint:gosec // far below 2³²
+	t.named[k] = ep
+	t.list = append(t.list, ep)
+	return ep, true
+}
+
+func (t *endpointTable) get(k plan.EndpointKey) *endpoint {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.named[k]
+}
+
+func (t *endpointTable) byID(id endpointID) *endpoint {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if id == 0 || int(id) > len(t.list) {
+		return nil
+	}
+	return t.list[id-1]
+}
+
+func (t *endpointTable) keys() []plan.EndpointKey {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	keys := make([]plan.EndpointKey, 0, len(t.named))
+	for k := range t.named {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, plan.EndpointKey.Compare)
+	return keys
+}
+
+func (t *endpointTable) counts(k plan.EndpointKey) queue.Counts {
+	ep := t.get(k)
+	if ep == nil {
+		return queue.Counts{}
+	}
+	return queue.Counts{
+		Pending: int(ep.pending.Load()), Retrying: int(ep.retrying.Load()), DeadLettered: int(ep.dead.Load()),
+	}
+}
+
+func (t *endpointTable) lane(k plan.EndpointKey) queue.Lane {
+	if ep := t.get(k); ep != nil {
+		if l := ep.lane.Load(); l != nil {
+			return *l
+		}
+	}
+	return queue.Lane{}
+}
+
+// load reads the names and lanes and counts the deliveries.
+func (t *endpointTable) load(s *Store) error {
+	t.named = map[plan.EndpointKey]*endpoint{}
+	err := s.scan([]byte{kindEndpoint}, nil, func(k, v []byte) error {
+		ns, name, ok := bytes.Cut(k[1:], []byte{0})
+		if !ok || len(v) != 4 {
+			return errRecord
+		}
+		ep := &endpoint{
+			id:  endpointID(binary.BigEndian.Uint32(v)),
+			key: plan.EndpointKey{Namespace: string(ns), Name: string(name)},
+		}
+		for len(t.list) < int(ep.id) {
+			t.list = append(t.list, nil)
+		}
+		t.list[ep.id-1] = ep
+		t.named[ep.key] = ep
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, ep := range t.list {
+		if ep == nil {
+			continue
+		}
+		if err := ep.load(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *endpoint) load(s *Store) error {
+	v, err := s.get(appendEndpointKey(nil, kindLane, e.id))
+	switch {
+	case err == nil:
+		l, err := decodeLane(v)
+		if err != nil {
+			return err
+		}
+		e.lane.Store(&l)
+	case !errors.Is(err, queue.ErrNotFound):
+		return err
+	}
+	for kind, state := range map[byte]queue.State{kindFresh: queue.Pending, kindDead: queue.DeadLettered} {
+		n := int64(0)
+		err := s.scan(appendEndpointKey(nil, kind, e.id), nil, func(_, _ []byte) error { n++; return nil })
+		if err != nil {
+			return err
+		}
+		e.count(state, n)
+	}
+	return s.scan(appendEndpointKey(nil, kindRetrying, e.id), nil, func(_, v []byte) error {
+		var d queue.Delivery
+		if err := decodeDelivery(v, &d); err != nil {
+			return err
+		}
+		e.count(d.State, 1)
+		return nil
+	})
+}
+
+var errStop = errors.New("stop")
+
+// scan calls f for each record with a prefix, in order, beginning at from (nil: the
+// first). f ends it early with errStop. The slices are valid during the call only.
+func (s *Store) scan(prefix, from []byte, f func(k, v []byte) error) error {
+	if from == nil {
+		from = prefix
+	}
+	it, err := s.db.NewIter(&pebbledb.IterOptions{LowerBound: from, UpperBound: upper(prefix)})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var v []byte
+		if v, err = it.ValueAndErr(); err == nil {
+			err = f(it.Key(), v)
+		}
+	}
+	if errors.Is(err, errStop) {
+		err = nil
+	}
+	return errors.Join(err, it.Error(), it.Close())
+}

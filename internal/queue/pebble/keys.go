@@ -1,0 +1,103 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// The kinds of records, by the first byte of their key.
+const (
+	kindClock     = 'c' // c                        → steady time last seen
+	kindEndpoint  = 'n' // n namespace 0 name       → endpointID
+	kindLane      = 'l' // l endpointID             → queue.Lane
+	kindEvent     = 'e' // e seq                    → envelope, endpointIDs
+	kindPayload   = 'p' // p seq                    → body
+	kindIdentity  = 'i' // i namespace 0 webhookID  → seq, hash, time
+	kindFresh     = 'f' // f endpointID seq         → time of acceptance
+	kindRetrying  = 'r' // r endpointID seq         → delivery
+	kindDue       = 't' // t endpointID due seq     → nothing
+	kindDelivered = 'd' // d endpointID seq         → delivery
+	kindDead      = 'x' // x endpointID seq         → delivery
+	kindAttempt   = 'a' // a seq endpointID number  → attempt
+)
+
+// endpointID is the store's short number for an endpoint, from 1.
+type endpointID uint32
+
+func keyClock() []byte { return []byte{kindClock} }
+
+func keyEndpoint(namespace, name string) []byte {
+	k := make([]byte, 0, 2+len(namespace)+len(name))
+	k = append(k, kindEndpoint)
+	k = append(k, namespace...)
+	k = append(k, 0)
+	return append(k, name...)
+}
+
+func appendIdentityKey(k []byte, namespace, webhookID string) []byte {
+	k = append(k, kindIdentity)
+	k = append(k, namespace...)
+	k = append(k, 0)
+	return append(k, webhookID...)
+}
+
+func appendSeqKey(k []byte, kind byte, seq queue.Seq) []byte {
+	return binary.BigEndian.AppendUint64(append(k, kind), uint64(seq))
+}
+
+func appendEndpointKey(k []byte, kind byte, ep endpointID) []byte {
+	return binary.BigEndian.AppendUint32(append(k, kind), uint32(ep))
+}
+
+func appendDeliveryKey(k []byte, kind byte, ep endpointID, seq queue.Seq) []byte {
+	return binary.BigEndian.AppendUint64(appendEndpointKey(k, kind, ep), uint64(seq))
+}
+
+func appendDueKey(k []byte, ep endpointID, due time.Time, seq queue.Seq) []byte {
+	k = binary.BigEndian.AppendUint64(appendEndpointKey(k, kindDue, ep), uint64(nanos(due)))
+	return binary.BigEndian.AppendUint64(k, uint64(seq))
+}
+
+func appendAttemptKey(k []byte, seq queue.Seq, ep endpointID, number int) []byte {
+	k = binary.BigEndian.AppendUint32(appendSeqKey(k, kindAttempt, seq), uint32(ep))
+	return binary.BigEndian.AppendUint32(k, uint32(number)) //nolint:gosec // attempts are far below 2³²
+}
+
+// parseDeliveryKey reads the sequence number at the end of a delivery key.
+func parseDeliverySeq(k []byte) queue.Seq {
+	return queue.Seq(binary.BigEndian.Uint64(k[len(k)-8:]))
+}
+
+func parseDueKey(k []byte) (time.Time, queue.Seq) {
+	return fromNanos(int64(binary.BigEndian.Uint64(k[5:13]))), parseDeliverySeq(k) //nolint:gosec // written by nanos
+}
+
+// upper is the first key after all keys with this prefix.
+func upper(prefix []byte) []byte {
+	u := append([]byte(nil), prefix...)
+	for i := len(u) - 1; i >= 0; i-- {
+		u[i]++
+		if u[i] != 0 {
+			return u[:i+1]
+		}
+	}
+	return nil
+}
+
+// nanos is the time as it is stored: nanoseconds since 1970, never negative, 0 for
+// the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixNano(), 1)
+}
+
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}

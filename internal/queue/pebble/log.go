@@ -1,0 +1,67 @@
+package pebble
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/go-logr/logr"
+)
+
+// pebbleLogger passes on what pebble has to say.
+type pebbleLogger struct {
+	log   logr.Logger
+	fatal func(cause string)
+}
+
+// Infof takes pebble's chatter of flushes and compactions.
+func (l *pebbleLogger) Infof(format string, args ...any) {
+	if v := l.log.V(2); v.Enabled() {
+		v.Info("Store: " + oneLine(format, args))
+	}
+}
+
+// Errorf takes what went wrong and was survived.
+func (l *pebbleLogger) Errorf(format string, args ...any) {
+	l.log.Info("Store reports an error: " + oneLine(format, args))
+}
+
+// Fatalf is called when pebble can't go on. It must not return.
+func (l *pebbleLogger) Fatalf(format string, args ...any) {
+	cause := oneLine(format, args)
+	l.log.Error(nil, "The store can't go on; everything acknowledged is on disk; free or mend the disk and restart", "cause", cause)
+	if l.fatal != nil {
+		l.fatal(cause)
+		return
+	}
+	os.Exit(exitStoreFailed)
+}
+
+// exitStoreFailed is EX_IOERR of sysexits.h.
+const exitStoreFailed = 74
+
+func oneLine(format string, args []any) string {
+	return strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+}
+
+// listener replaces pebble's default, which ends the process at a damaged block:
+// almost all other records stay readable.
+func (l *pebbleLogger) listener() *pebbledb.EventListener {
+	e := &pebbledb.EventListener{
+		DataCorruption: func(i pebbledb.DataCorruptionInfo) {
+			l.log.Error(i.Details, "A file of the store is damaged; records outside of the damage are still served", "file", i.Path)
+		},
+		BackgroundError: func(err error) {
+			l.log.Error(err, "The store's background work failed and is tried again")
+		},
+		DiskSlow: func(i pebbledb.DiskSlowInfo) {
+			l.log.Info("The store's disk is slow", "operation", i.OpType.String(), "took", i.Duration.String())
+		},
+		WriteStallBegin: func(i pebbledb.WriteStallBeginInfo) {
+			l.log.V(1).Info("The store holds writes back until its background work has caught up", "reason", i.Reason)
+		},
+	}
+	e.EnsureDefaults(l)
+	return e
+}
