@@ -1,0 +1,183 @@
+package ingest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Verb is what a caller wants to do, in the words of DESIGN.md §5: a verb on a subresource of webhookendpoints.
+type Verb string
+
+// The verbs of the API.
+const (
+	VerbSend        Verb = "create events"
+	VerbRead        Verb = "get deliveries"
+	VerbReadPayload Verb = "get payload"
+	VerbReplay      Verb = "create replay"
+	VerbEnable      Verb = "create enable"
+)
+
+// Authorizer decides who may do what in a namespace. It returns the name of the caller for the audit record, or a
+// *Problem (401 or 403). Any other error means that it couldn't decide: the answer is 503, never 401.
+type Authorizer interface {
+	Authorize(r *http.Request, verb Verb, namespace string) (caller string, err error)
+}
+
+// denyAll stands in where no Authorizer was given: the API is never open by default.
+type denyAll struct{}
+
+func (denyAll) Authorize(*http.Request, Verb, string) (string, error) {
+	return "", unauthorized("No API keys are set up, so that no call can be let in.")
+}
+
+func unauthorized(detail string) *Problem {
+	return newProblem(http.StatusUnauthorized, "unauthorized", "Authorization", detail)
+}
+
+func forbidden(field, detail string) *Problem {
+	return newProblem(http.StatusForbidden, "forbidden", field, detail)
+}
+
+// Loopback lets in whoever calls by a loopback name without a key, for development on one machine. Web pages are kept
+// out three ways: the Host must be a loopback one (DNS rebinding), a POST must have a content type that a form can't
+// send, and a request with an Origin header is refused. It takes no part in keeping the listener on loopback.
+func Loopback() Authorizer { return loopback{} }
+
+type loopback struct{}
+
+func (loopback) Authorize(r *http.Request, _ Verb, _ string) (string, error) {
+	if !isLoopbackHost(r.Host) {
+		return "", forbidden("Host", "Without keys this API answers only to localhost, 127.0.0.1 and [::1].")
+	}
+	if _, ok := r.Header["Origin"]; ok {
+		return "", forbidden("Origin", "Without keys this API takes no calls from web pages.")
+	}
+	if r.Method == http.MethodPost && !declaresJSON(r.Header) {
+		return "", unsupportedMedia("Content-Type",
+			"Without keys a POST needs a JSON or CloudEvents content type; send Content-Type: application/json.")
+	}
+	return "local", nil
+}
+
+func isLoopbackHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	switch strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")) {
+	case "localhost", "127.0.0.1", "::1":
+		return true
+	}
+	return false
+}
+
+// declaresJSON reports a JSON or CloudEvents content type. A binary CloudEvent counts, whatever its data: browsers
+// don't send a ce- header to another origin without asking first.
+func declaresJSON(h http.Header) bool {
+	if _, ok := h["Ce-Specversion"]; ok {
+		return true
+	}
+	media := mediaType(h.Get("Content-Type"))
+	return strings.EqualFold(media, mediaJSON) || hasPrefixFold(media, "application/cloudevents") ||
+		len(media) > 5 && strings.EqualFold(media[len(media)-5:], "+json")
+}
+
+// mediaType is a content type without its parameters.
+func mediaType(contentType string) string {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.TrimSpace(media)
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// APIKey is an API key as the server keeps it: never the key itself.
+type APIKey struct {
+	// ID is the part between the underscores: a-z and 0-9. It may be logged.
+	ID string
+	// SHA256 is the hash of the whole key, dsk_ included.
+	SHA256 [sha256.Size]byte
+}
+
+const keyPrefix = "dsk_"
+
+var errKeyForm = errors.New("an API key has the form dsk_<id>_<random>, with an id of a-z and 0-9")
+
+// NewAPIKey makes a key dsk_<id>_<32 random hex digits>. The text is to be shown or written once.
+func NewAPIKey(id string) (text string, key APIKey, err error) {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", APIKey{}, err
+	}
+	text = keyPrefix + id + "_" + hex.EncodeToString(random[:])
+	key, err = ParseAPIKey(text)
+	return text, key, err
+}
+
+// ParseAPIKey gives what the server keeps of a key. Its errors don't hold the key.
+func ParseAPIKey(text string) (APIKey, error) {
+	id, ok := keyID(text)
+	if !ok {
+		return APIKey{}, errKeyForm
+	}
+	return APIKey{ID: id, SHA256: sha256.Sum256([]byte(text))}, nil
+}
+
+func keyID(text string) (string, bool) {
+	rest, ok := strings.CutPrefix(text, keyPrefix)
+	if !ok {
+		return "", false
+	}
+	id, random, ok := strings.Cut(rest, "_")
+	if !ok || id == "" || len(id) > 63 || len(random) < 16 {
+		return "", false
+	}
+	for i := range len(id) {
+		if c := id[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return "", false
+		}
+	}
+	return id, true
+}
+
+// Keys lets in whoever shows one of the keys in Authorization: Bearer. Each key may do everything.
+func Keys(keys ...APIKey) Authorizer {
+	known := make(apiKeys, len(keys))
+	for _, k := range keys {
+		known[k.ID] = knownKey{hash: k.SHA256, caller: "key:" + k.ID}
+	}
+	return known
+}
+
+type apiKeys map[string]knownKey
+
+type knownKey struct {
+	hash   [sha256.Size]byte
+	caller string
+}
+
+func (k apiKeys) Authorize(r *http.Request, _ Verb, _ string) (string, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return "", unauthorized("Send an API key: Authorization: Bearer dsk_<id>_<random>.")
+	}
+	scheme, text, _ := strings.Cut(header, " ")
+	text = strings.TrimSpace(text)
+	id, ok := keyID(text)
+	if !strings.EqualFold(scheme, "Bearer") || !ok {
+		return "", unauthorized("The Authorization header is not Bearer dsk_<id>_<random>.")
+	}
+	// An unknown id costs the same as a wrong key, and is answered the same.
+	known, found := k[id]
+	hash := sha256.Sum256([]byte(text))
+	if subtle.ConstantTimeCompare(hash[:], known.hash[:]) != 1 || !found {
+		return "", unauthorized("The API key is not known here.")
+	}
+	return known.caller, nil
+}

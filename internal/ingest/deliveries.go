@@ -1,0 +1,200 @@
+package ingest
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+const cursorDeliveries = "d1"
+
+// stateWaiting may be asked for: every delivery that is still to be made.
+const stateWaiting DeliveryState = "waiting"
+
+// storedFor are the stored states that a state people ask for is found in.
+var storedFor = map[DeliveryState][]queue.State{
+	"":                {queue.Pending, queue.Retrying, queue.DeadLettered, queue.Delivered},
+	StatePending:      {queue.Pending},
+	StateRetrying:     {queue.Retrying},
+	StateInFlight:     {queue.Pending, queue.Retrying},
+	StateHeld:         {queue.Pending, queue.Retrying},
+	stateWaiting:      {queue.Pending, queue.Retrying},
+	StateDelivered:    {queue.Delivered},
+	StateDeadLettered: {queue.DeadLettered},
+}
+
+// listDeliveries gives a page of deliveries of one endpoint, or of all endpoints of the namespace.
+func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request, c call) *Problem {
+	v, problem := query(r, "limit", "cursor", "state")
+	if problem != nil {
+		return problem
+	}
+	limit, problem := limitOf(v)
+	if problem != nil {
+		return problem
+	}
+	state := DeliveryState(v.Get("state"))
+	if _, ok := storedFor[state]; !ok {
+		return badRequest("state", "The state is one of waiting, pending, retrying, inFlight, held, delivered, deadLettered.")
+	}
+	from, problem := deliveryCursor(v, c.name, state)
+	if problem != nil {
+		return problem
+	}
+	fan := s.currentFanout()
+	names := []string{c.name}
+	if c.name == "" {
+		names = s.deliveryNames(fan, c.namespace)
+	} else if !s.knows(fan, plan.EndpointKey{Namespace: c.namespace, Name: c.name}) {
+		return noEndpoint()
+	}
+	page := deliveryPage{server: s, fan: fan, namespace: c.namespace, state: state, limit: limit, scan: maxScan,
+		list: DeliveryList{Items: []Delivery{}}}
+	if err := page.fill(r.Context(), names, from); err != nil {
+		return s.problemOf(err, "list deliveries")
+	}
+	writeJSON(w, http.StatusOK, mediaJSON, page.list)
+	return nil
+}
+
+// deliveryNames are all endpoints that may have deliveries, also finished ones of endpoints that are gone.
+func (s *Server) deliveryNames(fan *fanout, namespace string) []string {
+	var names []string
+	for _, e := range fan.in(namespace) {
+		names = append(names, e.Name)
+	}
+	for _, key := range s.queue.Endpoints() {
+		if key.Namespace == namespace {
+			names = append(names, key.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// position is where a list of deliveries goes on: after a sequence number in a state of an endpoint.
+type position struct {
+	endpoint string
+	state    queue.State
+	after    queue.Seq
+}
+
+func (p position) cursor() string {
+	return encodeCursor(cursorDeliveries, p.endpoint, strconv.Itoa(int(p.state)), strconv.FormatUint(uint64(p.after), 10))
+}
+
+func deliveryCursor(v url.Values, endpoint string, state DeliveryState) (position, *Problem) {
+	parts, problem := decodeCursor(v, cursorDeliveries, 3)
+	if problem != nil || parts == nil {
+		return position{}, problem
+	}
+	stored, err1 := strconv.ParseUint(parts[1], 10, 8)
+	after, err2 := strconv.ParseUint(parts[2], 10, 64)
+	p := position{endpoint: parts[0], state: queue.State(stored), after: queue.Seq(after)}
+	if err1 != nil || err2 != nil || !isDNSLabel(p.endpoint) || endpoint != "" && endpoint != p.endpoint ||
+		!slices.Contains(storedFor[state], p.state) {
+		return position{}, errCursor
+	}
+	return p, nil
+}
+
+// deliveryPage collects one page.
+type deliveryPage struct {
+	server    *Server
+	fan       *fanout
+	namespace string
+	state     DeliveryState
+	limit     int
+	scan      int // stored deliveries that may still be looked at
+	list      DeliveryList
+}
+
+// fill goes through endpoints by name and through their stored states, from a position on.
+func (p *deliveryPage) fill(ctx context.Context, names []string, from position) error {
+	for _, name := range names {
+		if name < from.endpoint {
+			continue
+		}
+		key := plan.EndpointKey{Namespace: p.namespace, Name: name}
+		lane := p.server.laneOf(p.fan, key)
+		if !p.mayMatch(lane) {
+			continue
+		}
+		states := storedFor[p.state]
+		at := position{endpoint: name}
+		if name == from.endpoint {
+			states = states[max(0, slices.Index(states, from.state)):]
+			at.after = from.after
+		}
+		for _, state := range states {
+			at.state = state
+			full, err := p.fillState(ctx, key, lane, at)
+			if err != nil || full {
+				return err
+			}
+			at.after = 0
+		}
+	}
+	return nil
+}
+
+// mayMatch spares a walk through a backlog of which nothing can match.
+func (p *deliveryPage) mayMatch(lane LaneView) bool {
+	switch p.state {
+	case StateHeld:
+		return lane.Held
+	case StateInFlight:
+		return lane.InFlight > 0
+	case StatePending, StateRetrying:
+		return !lane.Held
+	}
+	return true
+}
+
+// fillState adds deliveries of one stored state; it reports true when the page is full and holds its cursor.
+func (p *deliveryPage) fillState(ctx context.Context, key plan.EndpointKey, lane LaneView, at position) (bool, error) {
+	for {
+		room := min(p.limit-len(p.list.Items), p.scan)
+		if room <= 0 {
+			p.list.Cursor = at.cursor()
+			return true, nil
+		}
+		deliveries, next, err := p.server.queue.List(ctx, key, at.state, at.after, room)
+		if err != nil {
+			return false, err
+		}
+		p.scan -= max(1, len(deliveries))
+		for _, d := range deliveries {
+			got := p.server.stateOf(d, lane)
+			if p.state != "" && p.state != got && (p.state != stateWaiting || !got.Waiting()) {
+				continue
+			}
+			if err := p.add(ctx, d, lane); err != nil {
+				return false, err
+			}
+		}
+		if next == 0 {
+			return false, nil
+		}
+		at.after = next
+	}
+}
+
+// add looks up the event without its payload: the newest one below the next sequence number is the one itself.
+func (p *deliveryPage) add(ctx context.Context, d queue.Delivery, lane LaneView) error {
+	events, _, err := p.server.queue.Events(ctx, p.namespace, d.Seq+1, 1)
+	if err != nil {
+		return err
+	}
+	var webhookID, typ string
+	if len(events) > 0 && events[0].Seq == d.Seq {
+		webhookID, typ = events[0].WebhookID, events[0].Type
+	}
+	p.list.Items = append(p.list.Items, p.server.deliveryView(d, lane, webhookID, typ))
+	return nil
+}

@@ -1,0 +1,171 @@
+package ingest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/retry"
+)
+
+// explain says for each endpoint of the event's namespace, and for each that got the event and is gone since, why it
+// did or didn't get it. Sorted by name.
+func (s *Server) explain(fan *fanout, e *queue.StoredEvent, deliveries []queue.Delivery) []Explanation {
+	list := make([]Explanation, 0, len(deliveries))
+	got := make(map[string]bool, len(deliveries))
+	for _, d := range deliveries {
+		got[d.Endpoint.Name] = true
+		list = append(list, s.explainDelivery(d, s.laneOf(fan, d.Endpoint)))
+	}
+	for _, endpoint := range fan.in(e.Namespace) {
+		if !got[endpoint.Name] {
+			list = append(list, explainAbsence(endpoint, e))
+		}
+	}
+	slices.SortFunc(list, func(a, b Explanation) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	return list
+}
+
+// explainAbsence says why an endpoint has no delivery of an event.
+func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
+	x := Explanation{Endpoint: endpoint.Name}
+	switch {
+	case endpoint.FirstSeen.After(e.AcceptedAt):
+		x.Reason, x.Message = WhyCreatedLater, fmt.Sprintf(
+			"The endpoint is known since %s, the event was accepted at %s; endpoints get what is accepted after them.",
+			formatTime(endpoint.FirstSeen), formatTime(e.AcceptedAt))
+	case takes(endpoint, e.Type):
+		x.Reason, x.Message = WhyChangedLater,
+			"Its eventTypes match now; they did not when the event was accepted."
+	case len(endpoint.EventTypes) == 0:
+		x.Reason, x.Message = WhyTypeMismatch,
+			"It has no eventTypes, which takes every type but Doorstep's own."
+	default:
+		x.Reason, x.Message = WhyTypeMismatch, fmt.Sprintf(
+			"Its eventTypes (%s) do not match %s.", strings.Join(endpoint.EventTypes, ", "), e.Type)
+	}
+	return x
+}
+
+// explainDelivery says how a delivery stands.
+func (s *Server) explainDelivery(d queue.Delivery, lane LaneView) Explanation {
+	x := Explanation{Endpoint: d.Endpoint.Name}
+	switch s.stateOf(d, lane) {
+	case StateDelivered:
+		x.Reason = WhyDelivered
+		x.Message = fmt.Sprintf("Delivered at %s, %s.", formatTime(d.EndedAt), attemptsAnd(d))
+	case StateDeadLettered:
+		x.Reason = d.Reason
+		if x.Reason == "" {
+			x.Reason = "DeadLettered"
+		}
+		x.Message = fmt.Sprintf("Dead-lettered at %s, %s: %s. It can be replayed.",
+			formatTime(d.EndedAt), attemptsAnd(d), deadLetterWords(d.Reason))
+	case StateInFlight:
+		x.Reason, x.Message = WhyInFlight, fmt.Sprintf("Attempt %d is being made now.", d.Attempts+1)
+	case StateHeld:
+		x.Reason, x.Message = string(lane.State), heldWords(lane)
+	case StateRetrying:
+		x.Reason = WhyRetrying
+		x.Message = fmt.Sprintf("%s failed; the next is made at %s at the latest.%s",
+			upperFirst(attemptsAnd(d)), formatTime(d.DueAt), laneWords(lane))
+	default:
+		x.Reason, x.Message = WhyPending, "It waits for its first attempt."+laneWords(lane)
+		if d.Replays > 0 {
+			x.Message = "It was replayed and waits for its next attempt." + laneWords(lane)
+		}
+	}
+	return x
+}
+
+// attemptsAnd is "1 attempt, last answer 500".
+func attemptsAnd(d queue.Delivery) string {
+	words := "no attempt"
+	switch {
+	case d.Attempts == 1:
+		words = "1 attempt"
+	case d.Attempts > 1:
+		words = fmt.Sprintf("%d attempts", d.Attempts)
+	}
+	if d.LastStatus != 0 {
+		words += fmt.Sprintf(", last answer %d", d.LastStatus)
+	}
+	return words
+}
+
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+func deadLetterWords(reason string) string {
+	switch reason {
+	case queue.ReasonExpired:
+		return "it grew older than the retry policy's maxAge"
+	case queue.ReasonEndpointDeleted:
+		return "its endpoint was deleted"
+	case queue.ReasonOutOfAttempts:
+		return "the retry policy's attempts are used up"
+	case queue.ReasonRejected:
+		return "the receiver gave an answer that is not retried"
+	case queue.ReasonAborted:
+		return "the receiver asked for no more attempts of it"
+	case queue.ReasonDisabled:
+		return "the receiver asked for no more deliveries at all"
+	case queue.ReasonNotAllowed:
+		return "its destination is not allowed"
+	case queue.ReasonPayloadMissing:
+		return "its payload can't be read from the store"
+	}
+	return "no reason was kept"
+}
+
+func heldWords(lane LaneView) string {
+	if lane.Message != "" {
+		return "Held: " + lane.Message
+	}
+	switch lane.State {
+	case LaneSuspended:
+		return "Held: the endpoint or its pool is suspended."
+	case LaneDisabled:
+		return "Held: the endpoint is disabled until it is enabled or changed."
+	case LaneUnresolved:
+		return "Held: the endpoint can't be used as it is; see its problem."
+	case LaneMissing:
+		return "Held: the endpoint was deleted a short while ago."
+	}
+	return "Held: the plan does not hold this endpoint now."
+}
+
+// laneWords tells of a lane that goes slow.
+func laneWords(lane LaneView) string {
+	switch lane.State {
+	case LaneBackingOff:
+		words := " The endpoint is being spared"
+		if lane.Reason != "" {
+			words += " (" + lane.Reason + ")"
+		}
+		if !lane.RetryAt.IsZero() {
+			words += ", next try at " + formatTime(lane.RetryAt)
+		}
+		return words + "."
+	case LaneDraining:
+		return " The endpoint has recovered and is catching up."
+	}
+	return ""
+}
+
+func outcomeName(a queue.Attempt) string {
+	switch a.Class {
+	case retry.Delivered:
+		return "delivered"
+	case retry.Retry:
+		return "retry"
+	case retry.DeadLetter:
+		return "deadLetter"
+	case retry.Disable:
+		return "disable"
+	case retry.Held:
+		return "held"
+	}
+	return "unknown"
+}

@@ -1,0 +1,51 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// LaneState is what an endpoint's lane does with its deliveries (DESIGN.md §6).
+type LaneState string
+
+// The states of a lane.
+const (
+	LaneActive     LaneState = "Active"
+	LaneBackingOff LaneState = "BackingOff"
+	LaneDraining   LaneState = "Draining"
+	LaneDisabled   LaneState = "Disabled"
+	LaneSuspended  LaneState = "Suspended"
+	LaneUnresolved LaneState = "Unresolved"
+	LaneMissing    LaneState = "Missing"
+	LaneNotInPlan  LaneState = "NotInPlan"
+)
+
+// LaneView is a lane as people see it.
+type LaneView struct {
+	State LaneState
+	// Reason is one word in the manner of a condition's reason; it may be empty.
+	Reason string
+	// Message is one plain sentence without addresses; it may be empty.
+	Message string
+	// Since is when the lane came into this state.
+	Since time.Time
+	// RetryAt is when a lane that backs off tries next; zero when it has no such time.
+	RetryAt time.Time
+	// InFlight is how many attempts are open now.
+	InFlight int
+	// Held is set while the lane keeps its deliveries and attempts none of them.
+	Held bool
+}
+
+// Lanes is what ingest asks of dispatch. Implementations are safe for concurrent use.
+type Lanes interface {
+	// View gives an endpoint's lane; false if dispatch has none for it.
+	View(plan.EndpointKey) (LaneView, bool)
+	// InFlight reports whether an attempt of this delivery is open now.
+	InFlight(plan.EndpointKey, queue.Seq) bool
+	// Enable brings a disabled lane back. On a lane that isn't disabled it does nothing.
+	Enable(context.Context, plan.EndpointKey) error
+}

@@ -1,0 +1,217 @@
+package ingest
+
+import (
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// The answers of the API. The command tree reads the same types. Times are RFC 3339; what is zero is left out.
+
+// Receipt is the answer to an event that was accepted, or that is a duplicate of one.
+type Receipt struct {
+	ID        string `json:"id"`
+	Source    string `json:"source"`
+	WebhookID string `json:"webhookId"`
+	// Endpoints is how many endpoints the event goes to.
+	Endpoints int `json:"endpoints"`
+	// Duplicate is set when the same event was accepted before: nothing new is sent.
+	Duplicate bool `json:"duplicate,omitempty"`
+}
+
+// BatchReceipt is the answer to a batch: a receipt for each element, in their order.
+type BatchReceipt struct {
+	Results []Receipt `json:"results"`
+}
+
+// Event is an accepted event, without its payload.
+type Event struct {
+	WebhookID   string            `json:"webhookId"`
+	Namespace   string            `json:"namespace"`
+	ID          string            `json:"id"`
+	Source      string            `json:"source,omitempty"`
+	Type        string            `json:"type"`
+	Subject     string            `json:"subject,omitempty"`
+	Time        time.Time         `json:"time,omitzero"`
+	AcceptedAt  time.Time         `json:"acceptedAt"`
+	Mode        string            `json:"mode"`
+	ContentType string            `json:"contentType,omitempty"`
+	Attributes  map[string]string `json:"attributes,omitempty"`
+	TraceParent string            `json:"traceparent,omitempty"`
+	// PayloadBytes is the size of what is sent; in the answer for one event only.
+	PayloadBytes *int `json:"payloadBytes,omitempty"`
+	// States counts the event's deliveries by state.
+	States map[DeliveryState]int `json:"states"`
+	// Deliveries hold their attempts; in the answer for one event only.
+	Deliveries []Delivery `json:"deliveries,omitempty"`
+	// Explanations say, for each endpoint of the namespace, why it did or didn't get the event; with ?explain.
+	Explanations []Explanation `json:"explanations,omitempty"`
+}
+
+// EventList is a page of events, newest first.
+type EventList struct {
+	Items []Event `json:"items"`
+	// Cursor continues the list; empty at its end. A page may be short, or empty, before the end.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// DeliveryState is where a delivery is in its life, as people see it (DESIGN.md §6).
+type DeliveryState string
+
+// The states of a delivery. InFlight and Held are what a lane does with one that waits.
+const (
+	StatePending      DeliveryState = "pending"
+	StateRetrying     DeliveryState = "retrying"
+	StateInFlight     DeliveryState = "inFlight"
+	StateHeld         DeliveryState = "held"
+	StateDelivered    DeliveryState = "delivered"
+	StateDeadLettered DeliveryState = "deadLettered"
+)
+
+// Waiting reports whether the delivery is still to be made.
+func (s DeliveryState) Waiting() bool { return s != StateDelivered && s != StateDeadLettered }
+
+// Delivery is one event on its way to one endpoint.
+type Delivery struct {
+	WebhookID string        `json:"webhookId"`
+	Type      string        `json:"type"`
+	Endpoint  string        `json:"endpoint"`
+	State     DeliveryState `json:"state"`
+	// AttemptCount counts through the delivery's life, across replays.
+	AttemptCount int `json:"attemptCount"`
+	Replays      int `json:"replays,omitempty"`
+	// QueuedAt is acceptance or the last replay.
+	QueuedAt time.Time `json:"queuedAt"`
+	// DueAt is when the next attempt is made at the latest.
+	DueAt   time.Time `json:"dueAt,omitzero"`
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	// Reason says why it is dead-lettered or held, or why the last attempt failed.
+	Reason         string    `json:"reason,omitempty"`
+	LastStatus     int       `json:"lastStatus,omitempty"`
+	HandlerVersion string    `json:"handlerVersion,omitempty"`
+	Attempts       []Attempt `json:"attempts,omitempty"`
+}
+
+// DeliveryList is a page of deliveries: by endpoint, then state, then oldest event first.
+type DeliveryList struct {
+	Items  []Delivery `json:"items"`
+	Cursor string     `json:"cursor,omitempty"`
+}
+
+// Attempt is one knock at the door.
+type Attempt struct {
+	Number     int       `json:"number"`
+	StartedAt  time.Time `json:"startedAt"`
+	DurationMS float64   `json:"durationMs"`
+	// Status is the answer's code; left out without an answer.
+	Status int `json:"status,omitempty"`
+	// Outcome is delivered, retry, deadLetter, disable or held.
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Sent says whether the receiver may have got the request: yes, no or unknown.
+	Sent           string `json:"sent"`
+	Replay         bool   `json:"replay,omitempty"`
+	HandlerVersion string `json:"handlerVersion,omitempty"`
+	// Response is the beginning of the answer's body, base64, kept of failures.
+	Response []byte `json:"response,omitempty"`
+}
+
+// Explanation says why an endpoint did or didn't get an event.
+type Explanation struct {
+	Endpoint string `json:"endpoint"`
+	// Reason is one of the Why constants, or the reason of a dead letter.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Why an endpoint did or didn't get an event.
+const (
+	WhyDelivered    = "Delivered"
+	WhyPending      = "Pending"
+	WhyRetrying     = "Retrying"
+	WhyInFlight     = "InFlight"
+	WhyCreatedLater = "CreatedLater"
+	WhyTypeMismatch = "TypeMismatch"
+	WhyChangedLater = "ChangedLater"
+)
+
+// Endpoint is an endpoint as the worker sees it. Of its URL only the host is told.
+type Endpoint struct {
+	Namespace   string   `json:"namespace"`
+	Name        string   `json:"name"`
+	Host        string   `json:"host,omitempty"`
+	EventTypes  []string `json:"eventTypes,omitempty"`
+	RetryPolicy string   `json:"retryPolicy,omitempty"`
+	MaxInFlight int      `json:"maxInFlight,omitempty"`
+	// FirstSeen is when a plan first held the endpoint: it gets events accepted after that.
+	FirstSeen time.Time `json:"firstSeen,omitzero"`
+	// Ready is false when a reference can't be resolved or a setting can't be used; Problem says which.
+	Ready      bool             `json:"ready"`
+	Problem    *EndpointProblem `json:"problem,omitempty"`
+	Lane       Lane             `json:"lane"`
+	Deliveries DeliveryCounts   `json:"deliveries"`
+}
+
+// EndpointProblem says why an endpoint can't be used.
+type EndpointProblem struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Lane is what an endpoint's lane does.
+type Lane struct {
+	State    LaneState `json:"state"`
+	Reason   string    `json:"reason,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	RetryAt  time.Time `json:"retryAt,omitzero"`
+	InFlight int       `json:"inFlight"`
+	Held     bool      `json:"held,omitempty"`
+}
+
+// DeliveryCounts are an endpoint's deliveries by state. Waiting holds all but the dead letters.
+type DeliveryCounts struct {
+	Waiting      int `json:"waiting"`
+	Pending      int `json:"pending"`
+	Retrying     int `json:"retrying"`
+	DeadLettered int `json:"deadLettered"`
+	// OldestDueTime is when the first waiting delivery is or was due.
+	OldestDueTime time.Time `json:"oldestDueTime,omitzero"`
+}
+
+// EndpointList is a page of the endpoints of a namespace, by name.
+type EndpointList struct {
+	Items  []Endpoint `json:"items"`
+	Cursor string     `json:"cursor,omitempty"`
+}
+
+// ReplayRequest asks to send finished deliveries of an event again.
+type ReplayRequest struct {
+	// Endpoint is the one to send to; empty: every endpoint where the event is a dead letter.
+	Endpoint string `json:"endpoint,omitempty"`
+	// Force sends again what was delivered.
+	Force bool `json:"force,omitempty"`
+}
+
+// ReplayResult names the endpoints that the event is sent to again.
+type ReplayResult struct {
+	WebhookID string   `json:"webhookId"`
+	Replayed  []string `json:"replayed"`
+}
+
+// EnableResult says what enabling an endpoint did.
+type EnableResult struct {
+	Endpoint string `json:"endpoint"`
+	// WasDisabled is false when there was nothing to do.
+	WasDisabled bool      `json:"wasDisabled"`
+	State       LaneState `json:"state"`
+}
+
+// Version is the answer of /version.
+type Version struct {
+	Version string `json:"version"`
+}
+
+// storedState is the stored state's name in the API.
+func storedState(s queue.State) DeliveryState { return DeliveryState(s.String()) }
