@@ -2,7 +2,6 @@ package event
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -121,7 +120,7 @@ func cloudEventHeaders(header http.Header) ([]Header, *Error) {
 		case attribute == "datacontenttype":
 			return nil, badRequest(name, "In binary mode the Content-Type header says this; leave the header out.")
 		case !validAttributeName(attribute):
-			return nil, badAttributeName("ce-*")
+			return nil, badAttributeName(headerPrefix)
 		case attribute == "data":
 			return nil, badRequest(name, "An attribute can't be named data; in binary mode the body is the data.")
 		case len(values) > 1:
@@ -132,10 +131,6 @@ func cloudEventHeaders(header http.Header) ([]Header, *Error) {
 			return nil, badRequest(name, "The header holds a control character; percent-encode it.")
 		}
 		list = append(list, Header{Name: name, Value: values[0]})
-	}
-	// id, source, type, specversion and time are headers and no attributes.
-	if most := maxAttributes + 5; len(list) > most {
-		return nil, badRequest("ce-*", fmt.Sprintf("There are more than %d ce-* headers; send fewer and put the rest in the data.", most))
 	}
 	slices.SortFunc(list, func(a, b Header) int { return cmp.Compare(a.Name, b.Name) })
 	for i := 1; i < len(list); i++ {

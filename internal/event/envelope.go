@@ -126,7 +126,7 @@ type rawAttribute struct {
 // before the name in errors.
 func (s *scanner) attribute(list []rawAttribute, name []byte, prefix string) ([]rawAttribute, *Error) {
 	if len(list) >= maxAttributes {
-		return list, badRequest(fieldAttributes, tooManyAttributes)
+		return list, tooManyAttributes(prefix)
 	}
 	a := rawAttribute{name: name}
 	var err *Error
@@ -158,9 +158,27 @@ func (s *scanner) attribute(list []rawAttribute, name []byte, prefix string) ([]
 	return append(list, a), nil
 }
 
-var tooManyAttributes = fmt.Sprintf("There are more than %d attributes; send fewer and put the rest in the data.", maxAttributes)
+const (
+	fieldAttributes = "attributes"
+	// attributesPrefix stands before the name of a plain event's attribute in errors; before a CloudEvent's stands
+	// nothing in structured mode and headerPrefix in binary mode.
+	attributesPrefix = fieldAttributes + "."
+)
 
-const fieldAttributes = "attributes"
+// attributesField names the place of all attributes whose names have a prefix in errors.
+func attributesField(prefix string) string {
+	switch prefix {
+	case attributesPrefix:
+		return fieldAttributes
+	case headerPrefix:
+		return headerPrefix + "*"
+	}
+	return fieldBody
+}
+
+func tooManyAttributes(prefix string) *Error {
+	return badRequest(attributesField(prefix), fmt.Sprintf("There are more than %d attributes; send fewer and put the rest in the data.", maxAttributes))
+}
 
 // validAttributeName reports whether a name is 1 to 64 characters of a-z and 0-9 (CloudEvents 1.0, naming conventions).
 func validAttributeName[T string | []byte](name T) bool {
@@ -175,8 +193,9 @@ func validAttributeName[T string | []byte](name T) bool {
 	return true
 }
 
-func badAttributeName(field string) *Error {
-	return badRequest(field, fmt.Sprintf("An attribute's name is not 1 to %d lower-case letters and digits; rename it.", maxAttributeNameBytes))
+// badAttributeName does not say which name it is: it would be bytes of the request.
+func badAttributeName(prefix string) *Error {
+	return badRequest(attributesField(prefix), fmt.Sprintf("An attribute's name is not 1 to %d lower-case letters and digits; rename it.", maxAttributeNameBytes))
 }
 
 // packer copies the texts of an event into one string, so that they cost one allocation and outlive the body.
@@ -237,8 +256,12 @@ func (p *packer) attributes(raw []rawAttribute, prefix string) ([]Attribute, *Er
 	return list, nil
 }
 
-// sortAttributes sorts by name and refuses a name that comes twice and a value that is too long or not printable.
+// sortAttributes sorts by name and refuses too many, a name that comes twice, and a value that is too long or holds a
+// control character.
 func sortAttributes(list []Attribute, prefix string) *Error {
+	if len(list) > maxAttributes {
+		return tooManyAttributes(prefix)
+	}
 	slices.SortFunc(list, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
 	for i, a := range list {
 		if i > 0 && list[i-1].Name == a.Name {

@@ -74,9 +74,9 @@ func (p *plainEnvelope) readAttributes(s *scanner) *Error {
 			return err
 		}
 		if !validAttributeName(name) {
-			return badAttributeName(fieldAttributes)
+			return badAttributeName(attributesPrefix)
 		}
-		if p.attrs, err = s.attribute(p.attrs, name, fieldAttributes+"."); err != nil {
+		if p.attrs, err = s.attribute(p.attrs, name, attributesPrefix); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (p *plainEnvelope) fill(e *Event, key []string) *Error {
 			return err
 		}
 	}
-	if e.Attributes, err = texts.attributes(p.attrs, fieldAttributes+"."); err != nil {
+	if e.Attributes, err = texts.attributes(p.attrs, attributesPrefix); err != nil {
 		return err
 	}
 	if !p.data.seen {

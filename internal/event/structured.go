@@ -59,7 +59,7 @@ func (c *structuredEnvelope) member(s *scanner, name []byte) (err *Error) {
 		return s.skip("data")
 	}
 	if !validAttributeName(name) {
-		return badAttributeName(fieldBody)
+		return badAttributeName("")
 	}
 	c.attrs, err = s.attribute(c.attrs, name, "")
 	return err

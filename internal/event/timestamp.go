@@ -22,11 +22,24 @@ func parseTime(field, s string) (time.Time, *Error) {
 		b[17], b[18] = '5', '9'
 		leap = time.Second
 	}
-	var t time.Time
-	if err := t.UnmarshalText(b); err != nil {
+	t, err := time.Parse(time.RFC3339, string(b))
+	if err != nil || !strictRFC3339(b) {
 		return time.Time{}, badTime(field)
 	}
 	return t.Add(leap).UTC(), nil
+}
+
+// strictRFC3339 looks for what time.Parse takes beyond RFC 3339 (go.dev/issue/54580): an hour of one digit, a comma for
+// the point, and offsets of 24 hours or 60 minutes. b has been parsed.
+func strictRFC3339(b []byte) bool {
+	if b[13] != ':' || b[19] == ',' {
+		return false
+	}
+	if b[len(b)-1] == 'Z' {
+		return true
+	}
+	zone := b[len(b)-len("00:00"):]
+	return string(zone[:2]) <= "23" && string(zone[3:]) <= "59"
 }
 
 func badTime(field string) *Error {
