@@ -70,8 +70,6 @@ type SinkStats struct {
 	First, Last time.Time
 	// P50 and P99 are times from stamp to arrival.
 	P50, P99 time.Duration
-	// CPU is what the sink's process used in all.
-	CPU time.Duration
 }
 
 // Reset forgets everything and expects the events of run from now on.

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// minLimit is the relay's rate under which a machine is too slow to judge on.
+const minLimit = 12000
+
+// results are what the runs found; a list has one entry a run.
+type results struct {
+	accepted, delivered, cpu, rss, limit, ratio []float64
+	lost, duplicated                            int64
+	// worst is what must hold in every run, not only in the median one.
+	manyDelivered []float64
+
+	p50, p99                     []float64
+	isolationRatio, isolationP99 []float64
+	backlogRSS, backlogRestart   []float64
+}
+
+// saturated takes the runs of relay, one endpoint and fifty.
+func (r *results) saturated(limits, one, many []flow) {
+	for i, f := range one {
+		r.accepted = append(r.accepted, f.load.PerSecond())
+		r.delivered = append(r.delivered, f.delivered())
+		r.cpu = append(r.cpu, f.cpuMS())
+		r.rss = append(r.rss, mib(f.rss))
+		r.limit = append(r.limit, limits[i].delivered())
+		r.ratio = append(r.ratio, f.delivered()/limits[i].delivered())
+	}
+	for _, f := range many {
+		r.manyDelivered = append(r.manyDelivered, f.delivered())
+	}
+	for _, f := range slices.Concat(one, many) {
+		r.lost += f.lost()
+		r.duplicated += f.sink.Repeats
+	}
+}
+
+// summary is the last line of output. A part that did not run is null.
+type summary struct {
+	AcceptedPerS      *float64 `json:"accepted_per_s"`
+	DeliveredPerS     *float64 `json:"delivered_per_s"`
+	CPUMSPerDelivery  *float64 `json:"cpu_ms_per_delivery"`
+	RSSPeakMiB        *float64 `json:"rss_peak_mib"`
+	Lost              *int64   `json:"lost"`
+	Duplicated        *int64   `json:"duplicated"`
+	E2EP50MS          *float64 `json:"e2e_p50_ms"`
+	E2EP99MS          *float64 `json:"e2e_p99_ms"`
+	LimitPerS         *float64 `json:"limit_per_s"`
+	Ratio             *float64 `json:"ratio"`
+	BacklogRSSPeakMiB *float64 `json:"backlog_rss_peak_mib"`
+	BacklogRestartS   *float64 `json:"backlog_restart_s"`
+	IsolationRatio    *float64 `json:"isolation_ratio"`
+}
+
+// middle is the median of a part's runs to the given number of digits, nil if it did
+// not run.
+func middle(values []float64, digits int) *float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	scale := math.Pow10(digits)
+	v := math.Round(median(values)*scale) / scale
+	return &v
+}
+
+func (r *results) summary() summary {
+	s := summary{
+		AcceptedPerS: middle(r.accepted, 0), DeliveredPerS: middle(r.delivered, 0),
+		CPUMSPerDelivery: middle(r.cpu, 4), RSSPeakMiB: middle(r.rss, 1),
+		E2EP50MS: middle(r.p50, 2), E2EP99MS: middle(r.p99, 2),
+		LimitPerS: middle(r.limit, 0), Ratio: middle(r.ratio, 3),
+		BacklogRSSPeakMiB: middle(r.backlogRSS, 1), BacklogRestartS: middle(r.backlogRestart, 2),
+		IsolationRatio: middle(r.isolationRatio, 2),
+	}
+	if s.AcceptedPerS != nil {
+		s.Lost, s.Duplicated = &r.lost, &r.duplicated
+	}
+	return s
+}
+
+// target is something that must hold.
+type target struct {
+	name  string
+	got   *float64
+	limit float64
+	// least says that got must be at least limit; otherwise at most or below it.
+	least bool
+	// below says that limit itself is too much.
+	below bool
+	unit  string
+}
+
+func (t target) met() bool {
+	switch {
+	case t.least:
+		return *t.got >= t.limit
+	case t.below:
+		return *t.got < t.limit
+	}
+	return *t.got <= t.limit
+}
+
+func (t target) wanted() string {
+	sign := "≤"
+	switch {
+	case t.least:
+		sign = "≥"
+	case t.below:
+		sign = "<"
+	}
+	return fmt.Sprintf("%s %g%s", sign, t.limit, t.unit)
+}
+
+func count(n *int64) *float64 {
+	if n == nil {
+		return nil
+	}
+	f := float64(*n)
+	return &f
+}
+
+func (r *results) targets(s summary) []target {
+	return []target{
+		{name: "delivered, of the relay's rate", got: s.Ratio, limit: 0.5, least: true},
+		{name: "worker CPU per delivered event", got: s.CPUMSPerDelivery, limit: 0.12, unit: " ms"},
+		{name: "peak memory, saturated", got: s.RSSPeakMiB, limit: 200, below: true, unit: " MiB"},
+		{name: "lost", got: count(s.Lost)},
+		{name: "duplicated", got: count(s.Duplicated)},
+		{name: "end to end p99", got: s.E2EP99MS, limit: 30, below: true, unit: " ms"},
+		{name: "isolation, p99 beside bad endpoints to p99 alone", got: s.IsolationRatio, limit: 2},
+		{name: "isolation, p99 beside bad endpoints", got: middle(r.isolationP99, 2), limit: 50, below: true, unit: " ms"},
+		{name: "peak memory with the backlog", got: s.BacklogRSSPeakMiB, limit: 400, below: true, unit: " MiB"},
+		{name: "restart to first delivery", got: s.BacklogRestartS, limit: 10, below: true, unit: " s"},
+	}
+}
+
+// verdict prints how each target was met, and the JSON line. It is false if one was
+// missed on a machine and at a size that can be judged by.
+func (b *bench) verdict() (bool, error) {
+	s := b.results.summary()
+	line, err := json.Marshal(s)
+	if err != nil {
+		return false, err
+	}
+	fmt.Println()
+	if many := middle(b.results.manyDelivered, 0); many != nil {
+		fmt.Printf("with 50 endpoints %.0f/s are delivered, with one %.0f/s, by the relay %.0f/s (medians)\n", *many, *s.DeliveredPerS, *s.LimitPerS)
+	}
+	ok := true
+	if why := b.noVerdict(s); why != "" {
+		fmt.Println("no verdict:", why)
+		// Losing an event is wrong at any size and speed.
+		ok = b.results.lost == 0
+		if !ok {
+			fmt.Printf("FAIL  lost %d events\n", b.results.lost)
+		}
+	} else {
+		ok = printTargets(b.results.targets(s))
+	}
+	fmt.Println(string(line))
+	return ok, nil
+}
+
+// printTargets prints a line for each target that was measured; false if one was
+// missed.
+func printTargets(all []target) bool {
+	ok := true
+	for _, t := range all {
+		if t.got == nil {
+			continue
+		}
+		word := "PASS"
+		if !t.met() {
+			word, ok = "FAIL", false
+		}
+		fmt.Printf("%s  %-50s %g%s (wanted %s)\n", word, t.name, *t.got, t.unit, t.wanted())
+	}
+	return ok
+}
+
+// noVerdict says why the figures can't be judged by, or is empty.
+func (b *bench) noVerdict(s summary) string {
+	switch {
+	case b.quick:
+		return "a quick run is too short to judge by"
+	case b.memoryDisk:
+		return "the stores lay on a filesystem in memory, where fsync costs nothing; choose a disk with -dir"
+	case s.LimitPerS != nil && *s.LimitPerS < minLimit:
+		return fmt.Sprintf("this machine is too slow: its relay makes %.0f/s, and under %d/s the targets say nothing", *s.LimitPerS, minLimit)
+	}
+	return ""
+}
