@@ -288,7 +288,7 @@ func notPlain(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	quote := x ^ ones*'"'
 	slash := x ^ ones*'\\'
-	return (x | x - ones*' ' | (quote-ones)&^quote | (slash-ones)&^slash) & high
+	return (x | (x - ones*' ') | (quote-ones)&^quote | (slash-ones)&^slash) & high
 }
 
 // escapeLen returns the length of the escape that begins b, and 0 if it is malformed.

@@ -76,6 +76,19 @@ func TestScanTakesAnyDepth(t *testing.T) {
 	}
 }
 
+// TestScanSeesEachByte tries every byte at every place of the eight that are looked at in one step.
+func TestScanSeesEachByte(t *testing.T) {
+	for c := range 256 {
+		for place := range 8 {
+			b := []byte(`"aaaaaaaaaaaaaaaa"`)
+			b[1+place] = byte(c)
+			if !agree(b) {
+				t.Errorf("%q: scanner says %v", b, scans(b))
+			}
+		}
+	}
+}
+
 func TestDecodeString(t *testing.T) {
 	for _, c := range []struct {
 		raw, want string
