@@ -24,7 +24,11 @@ func NewLanes() *Lanes {
 }
 
 // Set makes a lane's view.
-func (l *Lanes) Set(key plan.EndpointKey, v ingest.LaneView) { l.mu.Lock(); defer l.mu.Unlock(); l.views[key] = v }
+func (l *Lanes) Set(key plan.EndpointKey, v ingest.LaneView) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.views[key] = v
+}
 
 // SetInFlight puts a delivery in flight.
 func (l *Lanes) SetInFlight(key plan.EndpointKey, seq queue.Seq) {

@@ -168,7 +168,9 @@ func (q *Queue) SetLane(_ context.Context, endpoint plan.EndpointKey, lane queue
 }
 
 // Prune forgets nothing.
-func (q *Queue) Prune(context.Context, time.Time, time.Time, int) (int, bool, error) { return 0, true, nil }
+func (q *Queue) Prune(context.Context, time.Time, time.Time, int) (int, bool, error) {
+	return 0, true, nil
+}
 
 // Health is what FailHealth set.
 func (q *Queue) Health() error { q.mu.Lock(); defer q.mu.Unlock(); return q.healthErr }

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorstep-dev/doorstep/internal/ingest"
+)
+
+func newExplainCommand(s Streams) *cobra.Command {
+	var flags clientFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "explain WEBHOOK-ID",
+		Short: "Say why each endpoint did or didn't get an event",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := isText(output)
+			if err != nil {
+				return err
+			}
+			c, err := flags.client(s)
+			if err != nil {
+				return err
+			}
+			event, err := getEvent(cmd.Context(), c, args[0], true)
+			if err != nil {
+				return err
+			}
+			if !text {
+				return printObject(s.Out, output, event)
+			}
+			return describeEvent(s, event)
+		},
+	}
+	flags.add(cmd)
+	addOutputFlag(cmd, &output)
+	return cmd
+}
+
+// describeEvent prints an event, why each endpoint did or didn't get it, and every attempt.
+func describeEvent(s Streams, e ingest.Event) error {
+	facts := [][2]string{
+		{"Webhook-ID", e.WebhookID}, {"Namespace", e.Namespace}, {"ID", e.ID}, {"Source", e.Source}, {"Type", e.Type},
+		{"Subject", e.Subject}, {"Content-Type", e.ContentType},
+		{"Accepted", e.AcceptedAt.UTC().Format(time.RFC3339) + " (" + age(s.Now(), e.AcceptedAt) + " ago)"},
+	}
+	for _, f := range facts {
+		if f[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(s.Out, "%-14s%s\n", f[0]+":", printable(f[1])); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(s.Out); err != nil {
+		return err
+	}
+	if len(e.Explanations) == 0 {
+		_, err := fmt.Fprintln(s.Out, "There is no endpoint in the namespace: nobody gets this event.")
+		return err
+	}
+	why := &table{header: []string{"ENDPOINT", "WHY", "MESSAGE"}}
+	for _, x := range e.Explanations {
+		why.add(whyTone(e, x), x.Endpoint, x.Reason, x.Message)
+	}
+	if err := why.print(s.Out, false, s.colours()); err != nil {
+		return err
+	}
+	return describeAttempts(s, e)
+}
+
+// whyTone is the tone of the delivery that an explanation is about.
+func whyTone(e ingest.Event, x ingest.Explanation) tone {
+	for _, d := range e.Deliveries {
+		if d.Endpoint == x.Endpoint {
+			return stateTone(d.State)
+		}
+	}
+	return plain
+}
+
+func describeAttempts(s Streams, e ingest.Event) error {
+	t := &table{header: []string{"ENDPOINT", "ATTEMPT", "AT", "TOOK", "STATUS", "OUTCOME", "REASON", "MESSAGE"}}
+	for _, d := range e.Deliveries {
+		for _, a := range d.Attempts {
+			t.add(attemptTone(a), d.Endpoint, strconv.Itoa(a.Number), a.StartedAt.UTC().Format(time.RFC3339),
+				took(a.DurationMS), number(a.Status), a.Outcome, a.Reason, a.Message)
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(s.Out); err != nil {
+		return err
+	}
+	return t.print(s.Out, false, s.colours())
+}
+
+func attemptTone(a ingest.Attempt) tone {
+	if a.Outcome == "delivered" {
+		return good
+	}
+	return warn
+}
+
+// took rounds to what a person compares.
+func took(ms float64) string {
+	d := time.Duration(ms * float64(time.Millisecond))
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorstep-dev/doorstep/internal/sign"
+)
+
+// receiveOptions are the flags of receive.
+type receiveOptions struct {
+	Streams
+	listen, secretFile, data, endpoint string
+	logFile, failFile                  string
+	failRate                           float64
+	failStatus                         int
+	seed                               uint64
+}
+
+const signingKeyVariable = "DOORSTEP_SIGNING_KEY"
+
+func newReceiveCommand(s Streams) *cobra.Command {
+	o := &receiveOptions{Streams: s}
+	cmd := &cobra.Command{
+		Use:   "receive",
+		Short: "Run a sample receiver that verifies, dedupes and prints events",
+		Long: "Run a sample receiver: it verifies the signature over the raw bytes, answers an id it has seen before with\n" +
+			"success and does nothing, and prints one line for each new event.\n\n" +
+			"The key is taken from --secret-file, from $" + signingKeyVariable + ", or from the data folder of a standalone\n" +
+			"Doorstep on the same machine (--data DIR --endpoint NAMESPACE/NAME), which may come into being later.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&o.listen, "listen", "127.0.0.1:3000", "address to listen on")
+	fl.StringVar(&o.secretFile, "secret-file", "", "file that holds the signing key (whsec_… or whpk_…); several lines are several keys")
+	fl.StringVar(&o.data, "data", "", "data folder of a standalone Doorstep that generated the key")
+	fl.StringVar(&o.endpoint, "endpoint", "", "NAMESPACE/NAME of the endpoint whose generated key to use, with --data")
+	fl.StringVar(&o.logFile, "log", "", "append each new event to this file as a line of JSON, synced before the answer; it is read at start")
+	fl.Float64Var(&o.failRate, "fail-rate", 0, "share of requests to fail, 0 to 1")
+	fl.IntVar(&o.failStatus, "fail-status", http.StatusServiceUnavailable, "status code of those failures")
+	fl.Uint64Var(&o.seed, "seed", 1, "seed of the choice which requests fail")
+	fl.StringVar(&o.failFile, "fail-file", "", "while this file exists, answer everything with the status code in it")
+	return cmd
+}
+
+func (o *receiveOptions) run(ctx context.Context) error {
+	if o.failRate < 0 || o.failRate > 1 || o.failStatus < 300 || o.failStatus > 599 {
+		return errors.New("--fail-rate is from 0 to 1, and --fail-status from 300 to 599")
+	}
+	keys, err := o.keys()
+	if err != nil {
+		return err
+	}
+	r := &receiver{
+		keys: keys, now: o.Now, out: o.Out, seen: make(map[string]bool),
+		failRate: o.failRate, failStatus: o.failStatus, failFile: o.failFile, random: rand.New(rand.NewPCG(o.seed, 0)),
+	}
+	if o.logFile != "" {
+		if err := r.openLog(o.logFile); err != nil {
+			return err
+		}
+		defer func() { _ = r.log.Close() }()
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	fmt.Fprintf(o.Err, "receiving at http://%s, any path\n", listener.Addr())
+	return serve(ctx, listener, r)
+}
+
+// serve serves until ctx is done, and lets open requests end.
+func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(grace)
+	})
+	err := server.Serve(listener)
+	if !stop() { // ctx ended it
+		return <-stopped
+	}
+	return err
+}
+
+// keySource gives the keys that hold now.
+type keySource func() ([]sign.Key, error)
+
+// keys finds out where the key is. A generated key is read when the first event comes: the receiver may be started
+// before Doorstep has made it.
+func (o *receiveOptions) keys() (keySource, error) {
+	switch {
+	case o.secretFile != "":
+		return fixedKeys(readKeys(o.secretFile))
+	case o.data != "" || o.endpoint != "":
+		namespace, name, ok := strings.Cut(o.endpoint, "/")
+		if o.data == "" || !ok || !isName(namespace) || !isName(name) {
+			return nil, errors.New("a generated key is found by both --data DIR and --endpoint NAMESPACE/NAME")
+		}
+		path := generatedKeyFile(o.data, namespace, name)
+		return func() ([]sign.Key, error) { return readKeys(path) }, nil
+	case o.Getenv(signingKeyVariable) != "":
+		return fixedKeys(parseKeys(o.Getenv(signingKeyVariable), "$"+signingKeyVariable))
+	}
+	return nil, errors.New("give the signing key: --secret-file FILE, $" + signingKeyVariable + ", or --data DIR --endpoint NAMESPACE/NAME")
+}
+
+// generatedKeyFile is where standalone keeps the signing key that it made for an endpoint.
+func generatedKeyFile(data, namespace, name string) string {
+	return filepath.Join(data, "keys", namespace, name+"-signing")
+}
+
+func isName(s string) bool { return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, `/\`) }
+
+func fixedKeys(keys []sign.Key, err error) (keySource, error) {
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]sign.Key, error) { return keys, nil }, nil
+}
+
+func readKeys(path string) ([]sign.Key, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	}
+	return parseKeys(string(b), path)
+}
+
+func parseKeys(text, from string) ([]sign.Key, error) {
+	var keys []sign.Key
+	for _, line := range strings.Fields(text) {
+		key, err := sign.ParseVerifyKey(line)
+		if err != nil {
+			return nil, fmt.Errorf("the signing key in %s: %w", from, err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("there is no signing key in %s", from)
+	}
+	return keys, nil
+}

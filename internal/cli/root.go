@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Streams are what a command reads and writes, and the rest of the world it sees.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Getenv looks up an environment variable.
+	Getenv func(string) string
+	// Now is the wall clock.
+	Now func() time.Time
+}
+
+// OSStreams are the process's own.
+func OSStreams() Streams {
+	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
+}
+
+// exitError ends the process with a code; the message, if any, was not printed yet.
+type exitError struct {
+	code    int
+	message string
+}
+
+func (e *exitError) Error() string { return e.message }
+
+// The exit codes of send --wait beside 0 and 1.
+const (
+	exitDeadLettered = 2
+	exitTimeout      = 3
+)
+
+// Main runs the command tree with the process's arguments until it is done, or until SIGINT or SIGTERM, and returns
+// the exit code. name is how people call it: "doorstep" or "kubectl doorstep".
+func Main(name string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first signal a second one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, name, os.Args[1:], OSStreams())
+}
+
+// Run runs one command and returns the exit code.
+func Run(ctx context.Context, name string, args []string, s Streams) int {
+	root := NewCommand(name, s)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := 1
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code = exit.code
+	}
+	if message := err.Error(); message != "" {
+		fmt.Fprintln(s.Err, "error: "+message)
+	}
+	return code
+}
+
+// NewCommand gives the whole tree.
+func NewCommand(name string, s Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "doorstep",
+		Short: "Durable webhook delivery",
+		Long: "Doorstep takes events, and keeps knocking at each webhook endpoint until the event is signed for,\n" +
+			"parked with its full history, or told to stop.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+	}
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.AddCommand(
+		newSendCommand(s),
+		newGetCommand(s),
+		newExplainCommand(s),
+		newReplayCommand(s),
+		newEndpointCommand(s),
+		newReceiveCommand(s),
+		newStandaloneCommand(s),
+		newVersionCommand(s),
+	)
+	return root
+}
+
+func newVersionCommand(s Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(s.Out, "doorstep "+Version())
+			return err
+		},
+	}
+}
+
+// version is set by the linker: -X github.com/doorstep-dev/doorstep/internal/cli.version=v1.2.3.
+var version string
+
+// Version is the build's version: what the linker set, else the module's, else "devel".
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// newLogger logs as text to stderr. verbosity 0 shows what people need, each step more shows one more V level.
+func newLogger(w io.Writer, verbosity int) logr.Logger {
+	return logr.FromSlogHandler(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-verbosity)}))
+}
+
+// isTerminal reports whether w is a terminal that takes colour.
+func (s Streams) isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (s Streams) colours() bool {
+	return s.Getenv("NO_COLOR") == "" && s.Getenv("TERM") != "dumb" && s.isTerminal(s.Out)
+}

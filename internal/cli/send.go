@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorstep-dev/doorstep/internal/ingest"
+)
+
+// sendOptions are the flags of send.
+type sendOptions struct {
+	Streams
+	client                             clientFlags
+	typ, id, source, data, contentType string
+	wait                               bool
+	timeout                            time.Duration
+	output                             string
+}
+
+func newSendCommand(s Streams) *cobra.Command {
+	o := &sendOptions{Streams: s}
+	cmd := &cobra.Command{
+		Use:   "send --type TYPE [--data JSON|@FILE|-]",
+		Short: "Post an event, and with --wait see it delivered",
+		Long: "Post an event. With --wait, print each endpoint's outcome as it comes.\n\n" +
+			"Exit codes with --wait: 0 delivered everywhere (or nobody takes the event), 2 dead-lettered somewhere,\n" +
+			"3 timed out while a delivery still waits. Anything else that goes wrong: 1.",
+		Example: `  doorstep send --type order.created --data '{"id":42}' --wait
+  doorstep send --type report.ready --data @report.xml --content-type text/xml --source /reports`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.client.add(cmd)
+	addOutputFlag(cmd, &o.output)
+	fl := cmd.Flags()
+	fl.StringVar(&o.typ, "type", "", "the event's type, such as order.created")
+	fl.StringVar(&o.data, "data", "{}", "the event's data: text, @FILE, or - for stdin")
+	fl.StringVar(&o.id, "id", "", "the event's id; the same id again is a duplicate (default a random one)")
+	fl.StringVar(&o.source, "source", "", "the event's source")
+	fl.StringVar(&o.contentType, "content-type", "application/json",
+		"of the data; application/cloudevents+json takes --data as the whole event; what is not JSON goes as a binary CloudEvent")
+	fl.BoolVar(&o.wait, "wait", false, "wait until every delivery is made or dead-lettered")
+	fl.DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait")
+	return cmd
+}
+
+func (o *sendOptions) run(ctx context.Context) error {
+	if _, err := isText(o.output); err != nil {
+		return err
+	}
+	c, err := o.client.client(o.Streams)
+	if err != nil {
+		return err
+	}
+	post, err := o.request()
+	if err != nil {
+		return err
+	}
+	var receipt ingest.Receipt
+	if err := c.do(ctx, post, &receipt); err != nil {
+		return err
+	}
+	if !o.wait {
+		return o.printReceipt(receipt)
+	}
+	return o.follow(ctx, c, receipt)
+}
+
+func (o *sendOptions) printReceipt(r ingest.Receipt) error {
+	if text, _ := isText(o.output); !text {
+		return printObject(o.Out, o.output, r)
+	}
+	_, err := fmt.Fprintln(o.Out, receiptLine(r))
+	return err
+}
+
+func receiptLine(r ingest.Receipt) string {
+	switch {
+	case r.Duplicate:
+		return fmt.Sprintf("event/%s was accepted before; nothing new is sent", r.WebhookID)
+	case r.Endpoints == 0:
+		return fmt.Sprintf("event/%s accepted; no endpoint takes it", r.WebhookID)
+	case r.Endpoints == 1:
+		return fmt.Sprintf("event/%s accepted for 1 endpoint", r.WebhookID)
+	}
+	return fmt.Sprintf("event/%s accepted for %d endpoints", r.WebhookID, r.Endpoints)
+}
+
+// request makes the POST. JSON goes in Doorstep's own envelope, around the data as it is.
+func (o *sendOptions) request() (request, error) {
+	data, err := o.readData()
+	if err != nil {
+		return request{}, err
+	}
+	media, _, err := mime.ParseMediaType(o.contentType)
+	if err != nil {
+		return request{}, errors.New("--content-type is not a content type; give one such as text/xml")
+	}
+	post := request{method: http.MethodPost, path: []string{"events"}, body: data,
+		header: http.Header{"Content-Type": {o.contentType}}}
+	if strings.HasPrefix(media, "application/cloudevents") {
+		if o.typ != "" || o.id != "" || o.source != "" {
+			return request{}, errors.New("with a CloudEvents content type the event's type, id and source are in --data")
+		}
+		return post, nil
+	}
+	if o.typ == "" {
+		return request{}, errors.New("give the event's type: --type order.created")
+	}
+	if o.id == "" {
+		o.id = "evt_" + strings.ToLower(rand.Text())
+	}
+	if media != "application/json" {
+		return o.binary(post), nil
+	}
+	if !json.Valid(data) {
+		return request{}, errors.New("--data is not JSON; quote it for the shell, or say what it is by --content-type")
+	}
+	post.body = envelope(o.id, o.typ, o.source, data)
+	return post, nil
+}
+
+func (o *sendOptions) readData() ([]byte, error) {
+	switch {
+	case o.data == "-":
+		return io.ReadAll(o.In)
+	case strings.HasPrefix(o.data, "@"):
+		b, err := os.ReadFile(o.data[1:])
+		if err != nil {
+			return nil, fmt.Errorf("read --data: %w", err)
+		}
+		return b, nil
+	}
+	return []byte(o.data), nil
+}
+
+// envelope puts the data in as it is: encoding it again would compact it.
+func envelope(id, typ, source string, data []byte) []byte {
+	b := []byte(`{"id":`)
+	b = append(b, quoted(id)...)
+	b = append(append(b, `,"type":`...), quoted(typ)...)
+	if source != "" {
+		b = append(append(b, `,"source":`...), quoted(source)...)
+	}
+	b = append(append(b, `,"data":`...), data...)
+	return append(b, '}')
+}
+
+func quoted(s string) []byte {
+	b, _ := json.Marshal(s) // a string always encodes
+	return b
+}
+
+// binary makes it a CloudEvent in binary mode; values are percent-encoded as its HTTP binding says (3.1.3.2).
+func (o *sendOptions) binary(post request) request {
+	post.header["Ce-Specversion"] = []string{"1.0"}
+	post.header["Ce-Id"] = []string{headerValue(o.id)}
+	post.header["Ce-Type"] = []string{headerValue(o.typ)}
+	post.header["Ce-Source"] = []string{headerValue(firstSet(o.source, "/doorstep/send"))}
+	return post
+}
+
+func headerValue(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// The event is asked for again after firstPoll, and then ever more rarely up to lastPoll.
+const (
+	firstPoll = 20 * time.Millisecond
+	lastPoll  = time.Second
+)
+
+// follow prints each delivery's outcome once it has one.
+func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) error {
+	text, _ := isText(o.output)
+	if text {
+		if _, err := fmt.Fprintln(o.Out, receiptLine(r)); err != nil {
+			return err
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	told := make(map[string]bool)
+	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
+		event, err := getEvent(ctx, c, r.WebhookID, false)
+		if err != nil {
+			return err
+		}
+		if text {
+			if err := o.tell(event, told); err != nil {
+				return err
+			}
+		}
+		left, _, dead := sumStates(event.States)
+		if left == 0 {
+			return o.conclude(event, dead)
+		}
+		select {
+		case <-time.After(poll):
+		case <-waiting.Done():
+			return o.timedOut(ctx, event, left)
+		}
+	}
+}
+
+// tell prints what has ended since the last time.
+func (o *sendOptions) tell(e ingest.Event, told map[string]bool) error {
+	for _, d := range e.Deliveries {
+		if d.State.Waiting() || told[d.Endpoint] {
+			continue
+		}
+		told[d.Endpoint] = true
+		line := fmt.Sprintf("  %s %s after %s", d.Endpoint, outcomeWord(d), countAttempts(d))
+		if o.colours() {
+			line = string(stateTone(d.State)) + line + reset
+		}
+		if _, err := fmt.Fprintln(o.Out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func outcomeWord(d ingest.Delivery) string {
+	if d.State == ingest.StateDelivered {
+		return "delivered"
+	}
+	return "dead-lettered (" + firstSet(d.Reason, "no reason") + ")"
+}
+
+func countAttempts(d ingest.Delivery) string {
+	words := strconv.Itoa(d.AttemptCount) + " attempts"
+	if d.AttemptCount == 1 {
+		words = "1 attempt"
+	}
+	if d.LastStatus != 0 {
+		words += ", last answer " + strconv.Itoa(d.LastStatus)
+	}
+	return words
+}
+
+func (o *sendOptions) conclude(e ingest.Event, dead int) error {
+	if text, _ := isText(o.output); !text {
+		if err := printObject(o.Out, o.output, e); err != nil {
+			return err
+		}
+	}
+	if dead > 0 {
+		return &exitError{code: exitDeadLettered}
+	}
+	return nil
+}
+
+func (o *sendOptions) timedOut(ctx context.Context, e ingest.Event, left int) error {
+	if err := ctx.Err(); err != nil {
+		return &exitError{code: 1, message: "interrupted; the event was accepted and is delivered all the same"}
+	}
+	if text, _ := isText(o.output); !text {
+		if err := printObject(o.Out, o.output, e); err != nil {
+			return err
+		}
+	}
+	for _, d := range e.Deliveries {
+		if d.State.Waiting() {
+			fmt.Fprintf(o.Err, "  %s still %s after %s\n", d.Endpoint, d.State, countAttempts(d))
+		}
+	}
+	return &exitError{code: exitTimeout, message: fmt.Sprintf(
+		"timed out after %s with %d waiting; Doorstep goes on. See: doorstep explain %s", o.timeout, left, url.PathEscape(e.WebhookID))}
+}
