@@ -105,7 +105,7 @@ type Retention struct {
 // equals metadata.generation and Ready is True.
 type DeliveryPoolStatus struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
-	// +kubebuilder:default=-1
+	// +default=-1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -128,22 +128,22 @@ type DeliveryPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says how the pool takes in, keeps and sends events.
 	// +required
 	Spec DeliveryPoolSpec `json:"spec"`
 
 	// status is what Doorstep reports about the pool.
-	// +kubebuilder:default={"observedGeneration":-1}
+	// +default={"observedGeneration":-1}
 	// +optional
-	Status DeliveryPoolStatus `json:"status,omitempty"`
+	Status DeliveryPoolStatus `json:"status,omitzero"`
 }
 
 // DeliveryPoolList is a list of DeliveryPools.
 // +kubebuilder:object:root=true
 type DeliveryPoolList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 	Items           []DeliveryPool `json:"items"`
 }

@@ -186,7 +186,7 @@ const (
 // equals metadata.generation and Ready is True.
 type RetryPolicyStatus struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
-	// +kubebuilder:default=-1
+	// +default=-1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -210,22 +210,22 @@ type RetryPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says when a failed delivery is tried again, how often, and which answers are worth another attempt.
 	// +required
 	Spec RetryPolicySpec `json:"spec"`
 
 	// status is what Doorstep reports about the policy.
-	// +kubebuilder:default={"observedGeneration":-1}
+	// +default={"observedGeneration":-1}
 	// +optional
-	Status RetryPolicyStatus `json:"status,omitempty"`
+	Status RetryPolicyStatus `json:"status,omitzero"`
 }
 
 // RetryPolicyList is a list of RetryPolicies.
 // +kubebuilder:object:root=true
 type RetryPolicyList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 	Items           []RetryPolicy `json:"items"`
 }

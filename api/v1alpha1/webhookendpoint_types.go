@@ -116,7 +116,7 @@ type SigningKey struct {
 // equals metadata.generation and Ready is True.
 type WebhookEndpointStatus struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
-	// +kubebuilder:default=-1
+	// +default=-1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -139,22 +139,22 @@ type WebhookEndpoint struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says where events go, which ones, and how they are sent and signed.
 	// +required
 	Spec WebhookEndpointSpec `json:"spec"`
 
 	// status is what Doorstep reports about the endpoint.
-	// +kubebuilder:default={"observedGeneration":-1}
+	// +default={"observedGeneration":-1}
 	// +optional
-	Status WebhookEndpointStatus `json:"status,omitempty"`
+	Status WebhookEndpointStatus `json:"status,omitzero"`
 }
 
 // WebhookEndpointList is a list of WebhookEndpoints.
 // +kubebuilder:object:root=true
 type WebhookEndpointList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 	Items           []WebhookEndpoint `json:"items"`
 }
