@@ -13,7 +13,17 @@ import (
 // concurrent use.
 //
 // Changes are applied one after another in the order they were handed over; a
-// caller that gets an error from a change knows that nothing of it was stored.
+// caller that gets an error from a change knows that nothing of it was stored. There
+// are two exceptions, after which the change may or may not have happened: ctx ended
+// while Accept waited for the disk, and the store failed (Health says so from then on).
+//
+// The Listener and the done functions of Record are called from the store's own
+// goroutine, which every change waits for. They must be short, must not wait for
+// anything that waits for a change, and must not make changes themselves. So a lock
+// that they take may not be held by anyone who calls a change, Record included.
+// Reads take no lock that a change waits for: they may be made from anywhere.
+//
+// After Close every change, and every read that can answer an error, is ErrClosed.
 type Queue interface {
 	Reader
 
@@ -22,18 +32,23 @@ type Queue interface {
 	// order of the events. An event whose identity is known is a duplicate when its
 	// hash is the same: nothing is stored for it. With another hash the whole call
 	// fails with a *ConflictError. ErrOverloaded and ErrNoSpace mean that nothing was
-	// stored and that the producer should try again.
+	// stored and that the producer should try again. An endpoint that is named twice
+	// gets one delivery. The events must not be changed afterwards, whatever the answer:
+	// they may be in the store's hands still.
 	Accept(ctx context.Context, events []NewEvent) ([]Accepted, error)
 
 	// Record stores the outcome of an attempt and moves its delivery on. It returns
 	// when the outcome has been taken for writing and calls done, once, from the
 	// writer, after it is written: the caller's slot need not wait for the disk. An
 	// outcome for a delivery that isn't waiting is ErrNotWaiting. It blocks while too
-	// many outcomes are unwritten.
+	// many outcomes are unwritten. The store numbers attempts: the delivery's count and
+	// one. After a crash the outcomes of the last moment may be missing, whole, and
+	// their deliveries are waiting as before.
 	Record(o Outcome, done func(error))
 
 	// Settle dead-letters waiting deliveries without an attempt (too old, endpoint
-	// deleted) and returns how many were waiting and are dead-lettered now.
+	// deleted) and returns how many were waiting and are dead-lettered now; the others
+	// are left as they are.
 	Settle(ctx context.Context, endpoint plan.EndpointKey, seqs []Seq, reason string) (int, error)
 
 	// Reschedule brings retrying deliveries forward. A due time that isn't earlier
@@ -48,17 +63,20 @@ type Queue interface {
 	// SetLane remembers what must outlive a restart of an endpoint's lane.
 	SetLane(ctx context.Context, endpoint plan.EndpointKey, lane Lane) error
 
-	// Prune forgets events accepted before the given times: delivered ones (or
-	// without any delivery) before delivered, those with dead letters before
-	// deadLetters; an event with a waiting delivery is never forgotten. At most limit
+	// Prune forgets events whose last change (acceptance, replay, end of a delivery)
+	// lies before the given times: delivered ones (or without any delivery) before
+	// delivered, those with dead letters before deadLetters as well; an event with a
+	// waiting delivery is never forgotten. At most limit
 	// events are looked at, from where the last call ended; it returns how many were
-	// forgotten and whether the end was reached.
+	// forgotten and whether the end was reached. Identities go with their events, so
+	// that both times must leave the pool's dedupe window.
 	Prune(ctx context.Context, delivered, deadLetters time.Time, limit int) (int, bool, error)
 
 	// Health is nil while the store takes writes.
 	Health() error
 
 	// Close waits for what was handed over, makes it durable and releases the store.
+	// Whoever still waits to hand something over gets ErrClosed.
 	Close() error
 }
 
@@ -98,13 +116,14 @@ type Reader interface {
 	Counts(endpoint plan.EndpointKey) Counts
 	// Lane gives what SetLane remembered; the zero Lane if nothing.
 	Lane(endpoint plan.EndpointKey) Lane
-	// LastTime is the latest steady time the store had seen when it was opened.
+	// LastTime is the steady time of the latest durable change when the store was
+	// opened; zero for a new one. Times go on from there whatever the wall clock says.
 	LastTime() time.Time
 }
 
 // Listener is told of changes after they are durable, from the writer and in the
-// order of their sequence numbers. Calls must be short and must not call back
-// into the queue's changes.
+// order of their sequence numbers, before the change is answered. See Queue for what
+// the calls must not do.
 type Listener interface {
 	// Accepted tells of new deliveries. The events may be kept and must not be changed.
 	Accepted(events []*StoredEvent)

@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -56,14 +57,13 @@ func (a *acceptOp) apply(b *batch) error {
 	if err := a.checkWithin(known); err != nil {
 		return err
 	}
-	// Also a duplicate's answer must wait until the first one is durable, and that one
-	// may be in this very batch.
-	b.durable = true
+	// Nothing fails from here on. A duplicate needs no fsync of its own: it is answered
+	// after the batches before it, and the first one is in one of them or in this.
 	a.accepted = make([]queue.Accepted, len(a.events))
 	for i := range a.events {
 		if known[i] == nil {
 			// An earlier element of this call may have stored it meanwhile.
-			if id, ok := b.identities[identityKey(a.events[i])]; ok {
+			if id, ok := b.identities[identityKey(a.events[i])]; ok && id.seq != 0 {
 				known[i] = &id
 			}
 		}
@@ -72,6 +72,7 @@ func (a *acceptOp) apply(b *batch) error {
 			continue
 		}
 		ev := b.store(a.events[i])
+		b.durable = true
 		a.stored = append(a.stored, ev)
 		a.accepted[i] = queue.Accepted{Seq: ev.Seq, Endpoints: len(ev.Endpoints)}
 	}
@@ -107,9 +108,12 @@ func identityKey(e queue.NewEvent) string {
 func (b *batch) identity(e queue.NewEvent) (*identity, error) {
 	b.key = appendIdentityKey(b.key[:0], e.Event.Namespace, e.Event.WebhookID)
 	if id, ok := b.identities[string(b.key)]; ok {
+		if id.seq == 0 {
+			return nil, nil // forgotten by this batch
+		}
 		return &id, nil
 	}
-	v, err := b.s.get(b.key)
+	v, err := get(b.s.db, b.key)
 	if errors.Is(err, queue.ErrNotFound) {
 		return nil, nil
 	}
@@ -124,12 +128,15 @@ func (b *batch) identity(e queue.NewEvent) (*identity, error) {
 func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	ev := &queue.StoredEvent{
 		Event: n.Event, Seq: b.s.nextSeq, AcceptedAt: b.now, TraceParent: n.TraceParent,
-		Endpoints: n.Endpoints,
 	}
 	b.s.nextSeq++
-	eps := make([]endpointID, 0, 8)
+	eps := make([]*endpoint, 0, len(n.Endpoints))
 	for _, k := range n.Endpoints {
-		eps = append(eps, b.endpoint(k).id)
+		// Twice the same would be one record counted twice.
+		if ep := b.endpoint(k); !slices.Contains(eps, ep) {
+			eps = append(eps, ep)
+			ev.Endpoints = append(ev.Endpoints, k)
+		}
 	}
 
 	b.key = appendSeqKey(b.key[:0], kindEvent, ev.Seq)
@@ -145,10 +152,10 @@ func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	b.identities[string(b.key)] = id
 
 	for _, ep := range eps {
-		b.key = appendDeliveryKey(b.key[:0], kindFresh, ep, ev.Seq)
+		b.key = appendDeliveryKey(b.key[:0], kindFresh, ep.id, ev.Seq)
 		b.value = encodeFresh(b.value[:0], b.now)
 		b.put(b.key, b.value)
-		b.s.endpoints.byID(ep).count(queue.Pending, 1)
+		ep.count(queue.Pending, 1)
 	}
 	return ev
 }

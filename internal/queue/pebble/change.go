@@ -3,6 +3,9 @@ package pebble
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -14,9 +17,12 @@ import (
 // delivery finds a delivery wherever it is, as ops before this one left it.
 func (b *batch) delivery(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
 	if d, ok := b.deliveries[deliveryKey{ep.id, seq}]; ok {
+		if d == nil {
+			return nil, queue.ErrNotFound
+		}
 		return d, nil
 	}
-	return b.s.delivery(ep, seq, kindFresh, kindRetrying, kindDead, kindDelivered)
+	return delivery(b.s.db, ep, seq, kindFresh, kindRetrying, kindDead, kindDelivered)
 }
 
 // waiting is delivery, for those that wait only.
@@ -24,7 +30,7 @@ func (b *batch) waiting(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
 	d, ok := b.deliveries[deliveryKey{ep.id, seq}]
 	if !ok {
 		var err error
-		d, err = b.s.delivery(ep, seq, kindFresh, kindRetrying)
+		d, err = delivery(b.s.db, ep, seq, kindFresh, kindRetrying)
 		if errors.Is(err, queue.ErrNotFound) {
 			return nil, queue.ErrNotWaiting
 		}
@@ -32,7 +38,7 @@ func (b *batch) waiting(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
 			return nil, err
 		}
 	}
-	if !d.State.Waiting() {
+	if d == nil || !d.State.Waiting() {
 		return nil, queue.ErrNotWaiting
 	}
 	return d, nil
@@ -97,17 +103,9 @@ func end(d *queue.Delivery, s queue.State, reason string, at time.Time) {
 
 // Record stores an attempt's outcome.
 func (s *Store) Record(o queue.Outcome, done func(error)) {
-	op := &recordOp{outcome: o, done: done}
 	// Never refuse what has happened: wait for a place as long as it takes.
-	for {
-		err := s.submit(context.Background(), op, time.Minute)
-		if errors.Is(err, queue.ErrOverloaded) {
-			continue
-		}
-		if err != nil {
-			done(err)
-		}
-		return
+	if err := s.submit(context.Background(), &recordOp{outcome: o, done: done}, 0); err != nil {
+		done(err)
 	}
 }
 
@@ -116,21 +114,25 @@ type recordOp struct {
 	done    func(error)
 }
 
-func (r *recordOp) finish(_ *Store, err error) { r.done(err) }
+func (r *recordOp) finish(err error) { r.done(err) }
 
 func (r *recordOp) apply(b *batch) error {
 	o := &r.outcome
+	if o.To != queue.Delivered && o.To != queue.DeadLettered && o.To != queue.Retrying {
+		return fmt.Errorf("an attempt can't make a delivery %s", o.To)
+	}
 	ep := b.s.endpoints.get(o.Endpoint)
 	if ep == nil {
-		return queue.ErrNotFound
+		return queue.ErrNotWaiting
 	}
 	was, err := b.waiting(ep, o.Seq)
 	if err != nil {
 		return err
 	}
 	is := *was
-	is.Attempts = max(o.Attempt.Number, was.Attempts+1)
+	is.Attempts++
 	is.Budget++
+	o.Attempt.Number = is.Attempts
 	is.LastStatus = o.Attempt.Status
 	if o.Attempt.HandlerVersion != "" {
 		is.HandlerVersion = o.Attempt.HandlerVersion
@@ -151,60 +153,89 @@ func (r *recordOp) apply(b *batch) error {
 
 // Settle dead-letters waiting deliveries without an attempt.
 func (s *Store) Settle(ctx context.Context, k plan.EndpointKey, seqs []queue.Seq, reason string) (int, error) {
-	n := 0
-	err := s.change(ctx, k, true, func(b *batch, ep *endpoint) error {
-		for _, seq := range seqs {
-			was, err := b.waiting(ep, seq)
-			if errors.Is(err, queue.ErrNotWaiting) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			is := *was
-			end(&is, queue.DeadLettered, reason, b.now)
-			b.move(ep, was, &is)
-			n++
-		}
-		return nil
-	})
-	return n, err
+	op := &changeOp{waitOp: newWaitOp(), key: k, durable: true, seqs: slices.Compact(slices.Sorted(slices.Values(seqs)))}
+	op.to = func(is *queue.Delivery, now time.Time) bool {
+		end(is, queue.DeadLettered, reason, now)
+		return true
+	}
+	err := s.run(ctx, op, op.done)
+	return op.changed, err
 }
 
 // Reschedule brings retrying deliveries forward.
 func (s *Store) Reschedule(ctx context.Context, k plan.EndpointKey, due map[queue.Seq]time.Time) (int, error) {
-	n := 0
-	err := s.change(ctx, k, false, func(b *batch, ep *endpoint) error {
-		for seq, at := range due {
-			was, err := b.waiting(ep, seq)
-			if errors.Is(err, queue.ErrNotWaiting) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if fresh(was) || !at.Before(was.DueAt) {
-				continue
-			}
-			is := *was
-			is.Delay = max(0, was.Delay-was.DueAt.Sub(at))
-			is.DueAt = at
-			b.move(ep, was, &is)
-			n++
+	// Not durable at once: a crash leaves the later times, which are right as well.
+	op := &changeOp{waitOp: newWaitOp(), key: k, seqs: slices.Sorted(maps.Keys(due))}
+	op.to = func(is *queue.Delivery, _ time.Time) bool {
+		at := due[is.Seq]
+		if fresh(is) || !at.Before(is.DueAt) {
+			return false
 		}
+		is.Delay = max(0, is.Delay-is.DueAt.Sub(at))
+		is.DueAt = at
+		return true
+	}
+	err := s.run(ctx, op, op.done)
+	return op.changed, err
+}
+
+// changeOp changes waiting deliveries of one endpoint; those that don't wait are left out.
+type changeOp struct {
+	waitOp
+	key     plan.EndpointKey
+	seqs    []queue.Seq // each once
+	durable bool
+	// to makes of a delivery what it is to be and says whether anything is different.
+	to      func(is *queue.Delivery, now time.Time) bool
+	changed int
+}
+
+func (c *changeOp) apply(b *batch) error {
+	ep := b.s.endpoints.get(c.key)
+	if ep == nil {
 		return nil
-	})
-	return n, err
+	}
+	type change struct{ was, is *queue.Delivery }
+	var changes []change
+	for _, seq := range c.seqs {
+		was, err := b.waiting(ep, seq)
+		if errors.Is(err, queue.ErrNotWaiting) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		is := *was
+		if c.to(&is, b.now) {
+			changes = append(changes, change{was, &is})
+		}
+	}
+	for _, ch := range changes {
+		b.move(ep, ch.was, ch.is)
+	}
+	c.changed = len(changes)
+	b.durable = b.durable || c.durable && c.changed > 0
+	return nil
 }
 
 // SetLane remembers what must outlive a restart of a lane.
 func (s *Store) SetLane(ctx context.Context, k plan.EndpointKey, lane queue.Lane) error {
-	op := &changeOp{waitOp: newWaitOp(), key: k, make: true, durable: true, f: func(b *batch, ep *endpoint) error {
-		b.put(appendEndpointKey(nil, kindLane, ep.id), encodeLane(lane))
-		ep.lane.Store(&lane)
-		return nil
-	}}
+	op := &laneOp{waitOp: newWaitOp(), key: k, lane: lane}
 	return s.run(ctx, op, op.done)
+}
+
+type laneOp struct {
+	waitOp
+	key  plan.EndpointKey
+	lane queue.Lane
+}
+
+func (l *laneOp) apply(b *batch) error {
+	ep := b.endpoint(l.key)
+	b.put(appendEndpointKey(nil, kindLane, ep.id), encodeLane(l.lane))
+	ep.lane.Store(&l.lane)
+	b.durable = true
+	return nil
 }
 
 // Replay queues a finished delivery again.
@@ -244,32 +275,6 @@ func (r *replayOp) apply(b *batch) error {
 	b.durable = true
 	r.delivery = is
 	return nil
-}
-
-// changeOp is a change of one endpoint's deliveries as a function.
-type changeOp struct {
-	waitOp
-	key plan.EndpointKey
-	// make: the endpoint is made known if it isn't; otherwise there is nothing to do.
-	make    bool
-	durable bool
-	f       func(*batch, *endpoint) error
-}
-
-func (c *changeOp) apply(b *batch) error {
-	b.durable = b.durable || c.durable
-	if c.make {
-		return c.f(b, b.endpoint(c.key))
-	}
-	if ep := b.s.endpoints.get(c.key); ep != nil {
-		return c.f(b, ep)
-	}
-	return nil
-}
-
-func (s *Store) change(ctx context.Context, k plan.EndpointKey, durable bool, f func(*batch, *endpoint) error) error {
-	op := &changeOp{waitOp: newWaitOp(), key: k, durable: durable, f: f}
-	return s.run(ctx, op, op.done)
 }
 
 // run hands an op over and waits until it is answered: a change that has been

@@ -104,7 +104,7 @@ func decode(b []byte, f func(field) error) error {
 	return nil
 }
 
-func encodeEvent(b []byte, ev *queue.StoredEvent, eps []endpointID) []byte {
+func encodeEvent(b []byte, ev *queue.StoredEvent, eps []*endpoint) []byte {
 	e := encoder{b}
 	e.string(1, ev.Namespace)
 	e.string(2, ev.Source)
@@ -125,7 +125,7 @@ func encodeEvent(b []byte, ev *queue.StoredEvent, eps []endpointID) []byte {
 	e.time(13, ev.AcceptedAt)
 	e.string(14, ev.TraceParent)
 	for _, ep := range eps {
-		e.uint(15, uint64(ep))
+		e.uint(15, uint64(ep.id))
 	}
 	return e.b
 }

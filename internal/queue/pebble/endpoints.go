@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -101,9 +102,9 @@ func (t *endpointTable) lane(k plan.EndpointKey) queue.Lane {
 }
 
 // load reads the names and lanes and counts the deliveries.
-func (t *endpointTable) load(s *Store) error {
+func (t *endpointTable) load(r pebbledb.Reader) error {
 	t.named = map[plan.EndpointKey]*endpoint{}
-	err := s.scan([]byte{kindEndpoint}, nil, func(k, v []byte) error {
+	err := scan(context.Background(), r, []byte{kindEndpoint}, nil, func(k, v []byte) error {
 		ns, name, ok := bytes.Cut(k[1:], []byte{0})
 		if !ok || len(v) != 4 {
 			return errRecord
@@ -126,15 +127,17 @@ func (t *endpointTable) load(s *Store) error {
 		if ep == nil {
 			continue
 		}
-		if err := ep.load(s); err != nil {
+		if err := ep.load(r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *endpoint) load(s *Store) error {
-	v, err := s.get(appendEndpointKey(nil, kindLane, e.id))
+// load counts what waits and what is dead by walking over it: the counts are never
+// stored, so they can't differ from the records.
+func (e *endpoint) load(r pebbledb.Reader) error {
+	v, err := get(r, appendEndpointKey(nil, kindLane, e.id))
 	switch {
 	case err == nil:
 		l, err := decodeLane(v)
@@ -147,13 +150,13 @@ func (e *endpoint) load(s *Store) error {
 	}
 	for kind, state := range map[byte]queue.State{kindFresh: queue.Pending, kindDead: queue.DeadLettered} {
 		n := int64(0)
-		err := s.scan(appendEndpointKey(nil, kind, e.id), nil, func(_, _ []byte) error { n++; return nil })
+		err := scan(context.Background(), r, appendEndpointKey(nil, kind, e.id), nil, func(_, _ []byte) error { n++; return nil })
 		if err != nil {
 			return err
 		}
 		e.count(state, n)
 	}
-	return s.scan(appendEndpointKey(nil, kindRetrying, e.id), nil, func(_, v []byte) error {
+	return scan(context.Background(), r, appendEndpointKey(nil, kindRetrying, e.id), nil, func(_, v []byte) error {
 		var d queue.Delivery
 		if err := decodeDelivery(v, &d); err != nil {
 			return err
@@ -161,28 +164,4 @@ func (e *endpoint) load(s *Store) error {
 		e.count(d.State, 1)
 		return nil
 	})
-}
-
-var errStop = errors.New("stop")
-
-// scan calls f for each record with a prefix, in order, beginning at from (nil: the
-// first). f ends it early with errStop. The slices are valid during the call only.
-func (s *Store) scan(prefix, from []byte, f func(k, v []byte) error) error {
-	if from == nil {
-		from = prefix
-	}
-	it, err := s.db.NewIter(&pebbledb.IterOptions{LowerBound: from, UpperBound: upper(prefix)})
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var v []byte
-		if v, err = it.ValueAndErr(); err == nil {
-			err = f(it.Key(), v)
-		}
-	}
-	if errors.Is(err, errStop) {
-		err = nil
-	}
-	return errors.Join(err, it.Error(), it.Close())
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,19 +26,26 @@ const (
 	formatReady = "ready"
 )
 
-// checkFormat decides, before anything is written, whether the folder is ours. fresh
-// says that the store is to be marked ready after its first open.
+// manifestMarker begins the name of the file by which pebble knows its own folder.
+// Where it is missing pebble would begin anew over whatever is there.
+const manifestMarker = "marker.manifest."
+
+// checkFormat decides, without writing anything, whether the folder is ours. fresh
+// says that the store has never been ready: nothing was ever acknowledged from it.
 func checkFormat(fs vfs.FS, dir string) (fresh bool, err error) {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	if oserror.IsNotExist(err) {
 		names, err := strangers(fs, dir)
+		if oserror.IsNotExist(err) {
+			return true, nil // the folder is still to be made
+		}
 		if err != nil {
 			return false, err
 		}
 		if len(names) > 0 {
 			return false, fmt.Errorf("%s holds files (%s) but no %s file, so it isn't a Doorstep store; it is left untouched: choose an empty folder", dir, strings.Join(names, ", "), formatFile)
 		}
-		return true, writeFormat(fs, dir, formatNew)
+		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the store's format: %w", err)
@@ -54,10 +60,26 @@ func checkFormat(fs vfs.FS, dir string) (fresh bool, err error) {
 	if state == formatNew {
 		return true, nil
 	}
-	if files, err := fs.List(fs.PathJoin(dir, dbFolder)); err != nil || len(files) == 0 {
-		return false, fmt.Errorf("the store in %s was in use, but its folder %s is missing or empty; it is left untouched: restore it from a backup, or remove the file %s to begin with an empty queue", dir, dbFolder, formatFile)
+	files, err := fs.List(fs.PathJoin(dir, dbFolder))
+	if err != nil && !oserror.IsNotExist(err) {
+		return false, fmt.Errorf("read the store's folder: %w", err)
+	}
+	if !slices.ContainsFunc(files, func(n string) bool { return strings.HasPrefix(n, manifestMarker) }) {
+		return false, fmt.Errorf("the store in %s was in use, but its folder %s is missing or incomplete; it is left untouched: restore it from a backup, or remove the file %s to begin with an empty queue", dir, dbFolder, formatFile)
 	}
 	return false, nil
+}
+
+// begin prepares a folder for a new store. What an earlier beginning left, that a
+// crash cut short, is removed: pebble may take such files for damaged ones.
+func begin(fs vfs.FS, dir string) error {
+	if err := writeFormat(fs, dir, formatNew); err != nil {
+		return err
+	}
+	if err := fs.RemoveAll(fs.PathJoin(dir, dbFolder)); err != nil && !oserror.IsNotExist(err) {
+		return fmt.Errorf("clear the new store's folder: %w", err)
+	}
+	return nil
 }
 
 func parseFormat(text string) (version int, state string, err error) {
@@ -79,9 +101,8 @@ func strangers(fs vfs.FS, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool {
-		return n == ownerFile || n == lockFile || n == "lost+found" || n == formatFile+tempSuffix
-	})
+	ours := []string{ownerFile, lockFile, ownerFile + tempSuffix, formatFile + tempSuffix, "lost+found"}
+	names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(ours, n) })
 	slices.Sort(names)
 	return names[:min(len(names), 5)], nil
 }
@@ -129,46 +150,3 @@ func readFile(fs vfs.FS, path string) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	return string(b), errors.Join(err, f.Close())
 }
-
-const (
-	lockFile  = "LOCK"
-	ownerFile = "OWNER"
-)
-
-// ownerLock is the exclusive hold on a store's folder. It ends with the process,
-// however that ends.
-type ownerLock struct{ closer io.Closer }
-
-// lockFolder makes the folder if need be and takes it, or says who holds it.
-func lockFolder(fs vfs.FS, dir string) (*ownerLock, error) {
-	if err := makeFolder(fs, dir); err != nil {
-		return nil, fmt.Errorf("make the store's folder: %w", err)
-	}
-	c, err := fs.Lock(fs.PathJoin(dir, lockFile))
-	if err != nil {
-		owner, rerr := readFile(fs, fs.PathJoin(dir, ownerFile))
-		if rerr != nil || strings.TrimSpace(owner) == "" {
-			owner = "another process"
-		}
-		return nil, fmt.Errorf("the store in %s is in use by %s; stop it first or choose another folder (%w)", dir, strings.TrimSpace(owner), err)
-	}
-	host, _ := os.Hostname()
-	// For people only: the lock is what counts.
-	if err := writeFile(fs, dir, ownerFile, fmt.Sprintf("process %d on %s\n", os.Getpid(), host)); err != nil {
-		return nil, errors.Join(fmt.Errorf("write to the store's folder: %w", err), c.Close())
-	}
-	return &ownerLock{closer: c}, nil
-}
-
-// makeFolder makes a folder and sees to it that it is still there after a crash.
-func makeFolder(fs vfs.FS, dir string) error {
-	if _, err := fs.Stat(dir); err == nil {
-		return nil
-	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return syncFolder(fs, fs.PathDir(dir))
-}
-
-func (l *ownerLock) release() error { return l.closer.Close() }

@@ -9,7 +9,7 @@ import (
 
 // The kinds of records, by the first byte of their key.
 const (
-	kindClock     = 'c' // c                        → steady time last seen
+	kindClock     = 'c' // c                        → steady time last seen, last seq given
 	kindEndpoint  = 'n' // n namespace 0 name       → endpointID
 	kindLane      = 'l' // l endpointID             → queue.Lane
 	kindEvent     = 'e' // e seq                    → envelope, endpointIDs
@@ -65,13 +65,13 @@ func appendAttemptKey(k []byte, seq queue.Seq, ep endpointID, number int) []byte
 	return binary.BigEndian.AppendUint32(k, uint32(number)) //nolint:gosec // attempts are far below 2³²
 }
 
-// parseDeliveryKey reads the sequence number at the end of a delivery key.
-func parseDeliverySeq(k []byte) queue.Seq {
+// parseSeq reads the sequence number at the end of a key.
+func parseSeq(k []byte) queue.Seq {
 	return queue.Seq(binary.BigEndian.Uint64(k[len(k)-8:]))
 }
 
 func parseDueKey(k []byte) (time.Time, queue.Seq) {
-	return fromNanos(int64(binary.BigEndian.Uint64(k[5:13]))), parseDeliverySeq(k) //nolint:gosec // written by nanos
+	return fromNanos(int64(binary.BigEndian.Uint64(k[5:13]))), parseSeq(k) //nolint:gosec // written by nanos
 }
 
 // upper is the first key after all keys with this prefix.

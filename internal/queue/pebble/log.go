@@ -61,6 +61,9 @@ func (l *pebbleLogger) listener() *pebbledb.EventListener {
 		WriteStallBegin: func(i pebbledb.WriteStallBeginInfo) {
 			l.log.V(1).Info("The store holds writes back until its background work has caught up", "reason", i.Reason)
 		},
+		PossibleAPIMisuse: func(i pebbledb.PossibleAPIMisuseInfo) {
+			l.log.Error(nil, "A record was not written and removed in turn; please report this", "kind", i.Kind.String())
+		},
 	}
 	e.EnsureDefaults(l)
 	return e

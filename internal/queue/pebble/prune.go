@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
-
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
@@ -25,76 +23,100 @@ type pruneOp struct {
 	ended                  bool
 }
 
+// expired is an event to forget, with its deliveries.
+type expired struct {
+	event      *queue.StoredEvent
+	endpoints  []endpointID
+	deliveries []*queue.Delivery // nil where there is none
+}
+
 func (p *pruneOp) apply(b *batch) error {
-	looked := 0
-	p.ended = true
-	from := appendSeqKey(nil, kindEvent, b.s.pruneFrom)
-	err := b.s.scan([]byte{kindEvent}, from, func(k, v []byte) error {
-		seq := parseDeliverySeq(k)
-		if looked == p.limit {
-			p.ended = false
+	var old []expired
+	looked, next := 0, b.s.pruneFrom
+	ended := true
+	err := scan(context.Background(), b.s.db, []byte{kindEvent}, appendSeqKey(nil, kindEvent, next), func(k, v []byte) error {
+		if looked >= p.limit {
+			ended = false
 			return errStop
 		}
 		looked++
-		b.s.pruneFrom = seq + 1
-		ev, eps, err := b.s.decodeEvent(seq, v)
+		next = parseSeq(k) + 1
+		ev, eps, err := b.s.decodeEvent(parseSeq(k), v)
 		if err != nil {
 			return err
 		}
 		if !ev.AcceptedAt.Before(p.delivered) && !ev.AcceptedAt.Before(p.deadLetters) {
 			return errStop // so are all after it
 		}
-		return p.event(b, ev, eps)
+		x, ok, err := p.expired(b, ev, eps)
+		if ok {
+			old = append(old, x)
+		}
+		return err
 	})
-	if p.ended {
+	if err != nil {
+		return err
+	}
+	for _, x := range old {
+		b.forget(x)
+	}
+	p.pruned, p.ended = len(old), ended
+	b.s.pruneFrom = next
+	if ended {
 		b.s.pruneFrom = 0
 	}
-	return err
+	return nil
 }
 
-// event forgets one event if all its deliveries may be forgotten.
-func (p *pruneOp) event(b *batch, ev *queue.StoredEvent, eps []endpointID) error {
-	found := make([]*queue.Delivery, len(eps))
+// expired says whether an event and all its deliveries may be forgotten.
+func (p *pruneOp) expired(b *batch, ev *queue.StoredEvent, eps []endpointID) (x expired, ok bool, err error) {
+	x = expired{event: ev, endpoints: eps, deliveries: make([]*queue.Delivery, len(eps))}
+	if len(eps) == 0 {
+		return x, ev.AcceptedAt.Before(p.delivered), nil
+	}
 	for i, id := range eps {
 		d, err := b.delivery(b.s.endpoints.byID(id), ev.Seq)
 		if errors.Is(err, queue.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return err
+			return x, false, err
 		}
-		// A replayed delivery's time runs from its replay.
 		at := later(ev.AcceptedAt, d.QueuedAt, d.EndedAt)
 		if d.State.Waiting() ||
 			d.State == queue.Delivered && !at.Before(p.delivered) ||
 			d.State == queue.DeadLettered && !at.Before(p.deadLetters) {
-			return nil
+			return x, false, nil
 		}
-		found[i] = d
+		x.deliveries[i] = d
 	}
-	if len(eps) == 0 && !ev.AcceptedAt.Before(p.delivered) {
-		return nil
-	}
-	for i, id := range eps {
-		if d := found[i]; d != nil {
-			b.del(appendDeliveryKey(nil, kindOf(d), id, ev.Seq))
-			b.s.endpoints.byID(id).count(d.State, -1)
-		}
-	}
-	if err := b.deleteAttempts(ev.Seq); err != nil {
-		return err
-	}
-	b.del(appendSeqKey(nil, kindEvent, ev.Seq))
-	b.del(appendSeqKey(nil, kindPayload, ev.Seq))
-	b.del(appendIdentityKey(nil, ev.Namespace, ev.WebhookID))
-	p.pruned++
-	return nil
+	return x, true, nil
 }
 
-func (b *batch) deleteAttempts(seq queue.Seq) error {
-	return b.s.scan(appendSeqKey(nil, kindAttempt, seq), nil, func(k, _ []byte) error {
-		return b.Delete(k, &pebbledb.WriteOptions{})
-	})
+func (b *batch) forget(x expired) {
+	seq := x.event.Seq
+	for i, id := range x.endpoints {
+		d := x.deliveries[i]
+		if d == nil {
+			continue
+		}
+		ep := b.s.endpoints.byID(id)
+		b.key = appendDeliveryKey(b.key[:0], kindOf(d), id, seq)
+		b.del(b.key)
+		b.deliveries[deliveryKey{id, seq}] = nil
+		ep.count(d.State, -1)
+		for n := 1; n <= d.Attempts; n++ {
+			b.key = appendAttemptKey(b.key[:0], seq, id, n)
+			b.del(b.key)
+		}
+	}
+	b.key = appendSeqKey(b.key[:0], kindEvent, seq)
+	b.del(b.key)
+	b.key = appendSeqKey(b.key[:0], kindPayload, seq)
+	b.del(b.key)
+	b.key = appendIdentityKey(b.key[:0], x.event.Namespace, x.event.WebhookID)
+	b.del(b.key)
+	b.identities[string(b.key)] = identity{}
 }
 
 func later(ts ...time.Time) (t time.Time) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,194 +14,160 @@ import (
 )
 
 // Event gives one event with its payload.
-func (s *Store) Event(_ context.Context, seq queue.Seq) (*queue.StoredEvent, error) {
-	ev, _, err := s.envelope(seq)
-	if err != nil {
+func (s *Store) Event(ctx context.Context, seq queue.Seq) (ev *queue.StoredEvent, err error) {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ev.Body, err = s.get(appendSeqKey(nil, kindPayload, seq))
-	if errors.Is(err, queue.ErrNotFound) {
-		return ev, queue.ErrPayloadMissing
-	}
+	err = s.read(func(r pebbledb.Reader) error {
+		ev, err = s.event(r, seq)
+		return err
+	})
 	return ev, err
 }
 
-func (s *Store) envelope(seq queue.Seq) (*queue.StoredEvent, []endpointID, error) {
-	v, err := s.get(appendSeqKey(nil, kindEvent, seq))
+func (s *Store) event(r pebbledb.Reader, seq queue.Seq) (*queue.StoredEvent, error) {
+	ev, _, err := s.envelope(r, seq)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s.decodeEvent(seq, v)
-}
-
-func (s *Store) decodeEvent(seq queue.Seq, v []byte) (*queue.StoredEvent, []endpointID, error) {
-	ev, eps, err := decodeEvent(seq, v)
-	if err != nil {
-		return nil, nil, err
+	ev.Body, err = get(r, appendSeqKey(nil, kindPayload, seq))
+	if !errors.Is(err, queue.ErrNotFound) {
+		return ev, err
 	}
-	for _, id := range eps {
-		ep := s.endpoints.byID(id)
-		if ep == nil {
-			return nil, nil, fmt.Errorf("event %d: %w", seq, errRecord)
-		}
-		ev.Endpoints = append(ev.Endpoints, ep.key)
+	// Pruned between the two reads, or truly lost?
+	if _, _, err := s.envelope(r, seq); err != nil {
+		return nil, err
 	}
-	return ev, eps, nil
+	return ev, queue.ErrPayloadMissing
 }
 
 // Find gives the event with a webhook-id in a namespace.
-func (s *Store) Find(ctx context.Context, namespace, webhookID string) (*queue.StoredEvent, error) {
-	v, err := s.get(appendIdentityKey(nil, namespace, webhookID))
-	if err != nil {
+func (s *Store) Find(ctx context.Context, namespace, webhookID string) (ev *queue.StoredEvent, err error) {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	id, err := decodeIdentity(v)
-	if err != nil {
-		return nil, err
-	}
-	return s.Event(ctx, id.seq)
+	err = s.read(func(r pebbledb.Reader) error {
+		v, err := get(r, appendIdentityKey(nil, namespace, webhookID))
+		if err != nil {
+			return err
+		}
+		id, err := decodeIdentity(v)
+		if err != nil {
+			return err
+		}
+		ev, err = s.event(r, id.seq)
+		return err
+	})
+	return ev, err
 }
 
 // Events lists events of a namespace, newest first.
-func (s *Store) Events(_ context.Context, namespace string, before queue.Seq, limit int) ([]*queue.StoredEvent, queue.Seq, error) {
-	o := &pebbledb.IterOptions{LowerBound: []byte{kindEvent}, UpperBound: []byte{kindEvent + 1}}
+func (s *Store) Events(ctx context.Context, namespace string, before queue.Seq, limit int) (events []*queue.StoredEvent, next queue.Seq, err error) {
+	o := &pebbledb.IterOptions{LowerBound: []byte{kindEvent}, UpperBound: upper([]byte{kindEvent})}
 	if before > 0 {
 		o.UpperBound = appendSeqKey(nil, kindEvent, before)
 	}
-	it, err := s.db.NewIter(o)
-	if err != nil {
-		return nil, 0, err
-	}
-	var events []*queue.StoredEvent
-	var next queue.Seq
-	looked := 0
-	for ok := it.Last(); ok && err == nil; ok = it.Prev() {
-		if looked == limit {
-			next = parseDeliverySeq(it.Key()) + 1
-			break
-		}
-		looked++
-		var v []byte
-		if v, err = it.ValueAndErr(); err != nil {
-			break
-		}
-		var ev *queue.StoredEvent
-		if ev, _, err = s.decodeEvent(parseDeliverySeq(it.Key()), v); err == nil && ev.Namespace == namespace {
-			events = append(events, ev)
-		}
-	}
-	return events, next, errors.Join(err, it.Error(), it.Close())
-}
-
-// delivery looks for a delivery's record in the given places.
-func (s *Store) delivery(ep *endpoint, seq queue.Seq, kinds ...byte) (*queue.Delivery, error) {
-	for _, k := range kinds {
-		v, closer, err := s.db.Get(appendDeliveryKey(make([]byte, 0, 16), k, ep.id, seq))
-		if errors.Is(err, pebbledb.ErrNotFound) {
-			continue
-		}
+	err = s.read(func(r pebbledb.Reader) error {
+		it, err := r.NewIter(o)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		d := &queue.Delivery{Seq: seq, Endpoint: ep.key}
-		return d, errors.Join(decodeAs(k, v, d), closer.Close())
-	}
-	return nil, queue.ErrNotFound
-}
-
-func decodeAs(kind byte, v []byte, d *queue.Delivery) error {
-	if kind == kindFresh {
-		return decodeFresh(v, d)
-	}
-	return decodeDelivery(v, d)
+		looked := 0
+		for ok := it.Last(); ok && err == nil; ok = it.Prev() {
+			if looked >= limit {
+				next = parseSeq(it.Key()) + 1
+				break
+			}
+			looked++
+			var v []byte
+			if v, err = it.ValueAndErr(); err != nil {
+				break
+			}
+			var ev *queue.StoredEvent
+			if ev, _, err = s.decodeEvent(parseSeq(it.Key()), v); err == nil && ev.Namespace == namespace {
+				events = append(events, ev)
+			}
+			err = errors.Join(err, ctx.Err())
+		}
+		return errors.Join(err, it.Error(), it.Close())
+	})
+	return events, next, err
 }
 
 // Deliveries gives the deliveries of one event.
-func (s *Store) Deliveries(_ context.Context, seq queue.Seq) ([]queue.Delivery, error) {
-	_, eps, err := s.envelope(seq)
-	if err != nil {
+func (s *Store) Deliveries(ctx context.Context, seq queue.Seq) ([]queue.Delivery, error) {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// One view of all places: a delivery that moves meanwhile must not be missed.
-	snap := s.db.NewSnapshot()
-	defer snap.Close() //nolint:errcheck // nothing to do about it
 	var out []queue.Delivery
-	for _, id := range eps {
-		ep := s.endpoints.byID(id)
-		for _, k := range []byte{kindFresh, kindRetrying, kindDead, kindDelivered} {
-			v, closer, err := snap.Get(appendDeliveryKey(nil, k, id, seq))
-			if errors.Is(err, pebbledb.ErrNotFound) {
+	// One view of all places: a delivery that moves meanwhile must not be missed.
+	err := s.view(func(r pebbledb.Reader) error {
+		_, eps, err := s.envelope(r, seq)
+		if err != nil {
+			return err
+		}
+		for _, id := range eps {
+			d, err := delivery(r, s.endpoints.byID(id), seq, kindFresh, kindRetrying, kindDead, kindDelivered)
+			if errors.Is(err, queue.ErrNotFound) {
 				continue
 			}
 			if err != nil {
-				return nil, err
+				return err
 			}
-			d := queue.Delivery{Seq: seq, Endpoint: ep.key}
-			if err := errors.Join(decodeAs(k, v, &d), closer.Close()); err != nil {
-				return nil, err
-			}
-			out = append(out, d)
-			break
+			out = append(out, *d)
 		}
-	}
-	slices.SortFunc(out, func(a, b queue.Delivery) int { return a.Endpoint.Compare(b.Endpoint) })
-	return out, nil
-}
-
-// Attempts gives the attempts of one delivery.
-func (s *Store) Attempts(_ context.Context, seq queue.Seq, k plan.EndpointKey) ([]queue.Attempt, error) {
-	ep := s.endpoints.get(k)
-	if ep == nil {
-		return nil, nil
-	}
-	prefix := appendAttemptKey(nil, seq, ep.id, 0)
-	var out []queue.Attempt
-	err := s.scan(prefix[:len(prefix)-4], nil, func(_, v []byte) error {
-		a, err := decodeAttempt(v)
-		out = append(out, a)
-		return err
+		return nil
 	})
+	slices.SortFunc(out, func(a, b queue.Delivery) int { return a.Endpoint.Compare(b.Endpoint) })
 	return out, err
 }
 
-// records gives deliveries of one kind in order of acceptance.
-func (s *Store) records(k plan.EndpointKey, kind byte, after queue.Seq, limit int, keep func(*queue.Delivery) bool) ([]queue.Delivery, error) {
+// Attempts gives the attempts of one delivery.
+func (s *Store) Attempts(ctx context.Context, seq queue.Seq, k plan.EndpointKey) (out []queue.Attempt, err error) {
 	ep := s.endpoints.get(k)
-	if ep == nil || limit <= 0 {
-		return nil, nil
-	}
-	var out []queue.Delivery
-	prefix := appendEndpointKey(nil, kind, ep.id)
-	err := s.scan(prefix, appendDeliveryKey(nil, kind, ep.id, after+1), func(key, v []byte) error {
-		d := queue.Delivery{Seq: parseDeliverySeq(key), Endpoint: k}
-		if err := decodeAs(kind, v, &d); err != nil {
+	err = s.read(func(r pebbledb.Reader) error {
+		if ep == nil {
+			return ctx.Err()
+		}
+		prefix := appendAttemptKey(nil, seq, ep.id, 0)
+		return scan(ctx, r, prefix[:len(prefix)-4], nil, func(_, v []byte) error {
+			a, err := decodeAttempt(v)
+			out = append(out, a)
 			return err
-		}
-		if keep == nil || keep(&d) {
-			out = append(out, d)
-		}
-		if len(out) == limit {
-			return errStop
-		}
-		return nil
+		})
 	})
 	return out, err
 }
 
 // List gives deliveries of an endpoint in one state.
-func (s *Store) List(_ context.Context, k plan.EndpointKey, state queue.State, after queue.Seq, limit int) ([]queue.Delivery, queue.Seq, error) {
-	kinds := map[queue.State][]byte{
-		queue.Pending: {kindFresh, kindRetrying}, queue.Retrying: {kindRetrying},
-		queue.Delivered: {kindDelivered}, queue.DeadLettered: {kindDead},
-	}[state]
+func (s *Store) List(ctx context.Context, k plan.EndpointKey, state queue.State, after queue.Seq, limit int) ([]queue.Delivery, queue.Seq, error) {
+	var kinds []byte
+	switch state {
+	case queue.Pending:
+		kinds = []byte{kindFresh, kindRetrying} // the replayed ones are among the retrying
+	case queue.Retrying:
+		kinds = []byte{kindRetrying}
+	case queue.Delivered:
+		kinds = []byte{kindDelivered}
+	case queue.DeadLettered:
+		kinds = []byte{kindDead}
+	}
+	ep := s.endpoints.get(k)
+	limit = max(limit, 1)
 	var out []queue.Delivery
-	for _, kind := range kinds {
-		// One more than asked for tells whether there is a next page.
-		ds, err := s.records(k, kind, after, limit+1, func(d *queue.Delivery) bool { return d.State == state })
-		if err != nil {
-			return nil, 0, err
+	err := s.view(func(r pebbledb.Reader) error {
+		for _, kind := range kinds {
+			// One more than asked for tells whether there is a next page.
+			ds, err := records(ctx, r, ep, kind, page{after, limit + 1}, func(d *queue.Delivery) bool { return d.State == state })
+			if err != nil {
+				return err
+			}
+			out = append(out, ds...)
 		}
-		out = append(out, ds...)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
 	slices.SortFunc(out, func(a, b queue.Delivery) int { return cmp.Compare(a.Seq, b.Seq) })
 	if len(out) <= limit {
@@ -212,40 +177,45 @@ func (s *Store) List(_ context.Context, k plan.EndpointKey, state queue.State, a
 }
 
 // Fresh gives never tried deliveries in order of acceptance.
-func (s *Store) Fresh(_ context.Context, k plan.EndpointKey, after queue.Seq, limit int) ([]queue.Delivery, error) {
-	return s.records(k, kindFresh, after, limit, nil)
+func (s *Store) Fresh(ctx context.Context, k plan.EndpointKey, after queue.Seq, limit int) ([]queue.Delivery, error) {
+	return s.inOrder(ctx, k, kindFresh, page{after, limit})
 }
 
 // Retrying gives retrying and replayed deliveries in order of acceptance.
-func (s *Store) Retrying(_ context.Context, k plan.EndpointKey, after queue.Seq, limit int) ([]queue.Delivery, error) {
-	return s.records(k, kindRetrying, after, limit, nil)
+func (s *Store) Retrying(ctx context.Context, k plan.EndpointKey, after queue.Seq, limit int) ([]queue.Delivery, error) {
+	return s.inOrder(ctx, k, kindRetrying, page{after, limit})
+}
+
+func (s *Store) inOrder(ctx context.Context, k plan.EndpointKey, kind byte, p page) (out []queue.Delivery, err error) {
+	ep := s.endpoints.get(k)
+	err = s.read(func(r pebbledb.Reader) error {
+		out, err = records(ctx, r, ep, kind, p, nil)
+		return err
+	})
+	return out, err
 }
 
 // Due gives retrying and replayed deliveries that are due, by due time.
-func (s *Store) Due(_ context.Context, k plan.EndpointKey, until time.Time, limit int) ([]queue.Delivery, time.Time, error) {
+func (s *Store) Due(ctx context.Context, k plan.EndpointKey, until time.Time, limit int) (out []queue.Delivery, next time.Time, err error) {
 	ep := s.endpoints.get(k)
 	if ep == nil {
-		return nil, time.Time{}, nil
+		return nil, time.Time{}, s.read(func(pebbledb.Reader) error { return ctx.Err() })
 	}
-	var out []queue.Delivery
-	var next time.Time
-	err := s.scan(appendEndpointKey(nil, kindDue, ep.id), nil, func(key, _ []byte) error {
-		due, seq := parseDueKey(key)
-		if due.After(until) || len(out) >= limit {
-			next = due
-			return errStop
-		}
-		d, err := s.delivery(ep, seq, kindRetrying)
-		if errors.Is(err, queue.ErrNotFound) {
-			return nil // moved since this scan began
-		}
-		if err != nil {
-			return err
-		}
-		if d.DueAt.Equal(due) {
+	// One view: the index and the records agree.
+	err = s.view(func(r pebbledb.Reader) error {
+		return scan(ctx, r, appendEndpointKey(nil, kindDue, ep.id), nil, func(key, _ []byte) error {
+			due, seq := parseDueKey(key)
+			if due.After(until) || len(out) >= limit {
+				next = due
+				return errStop
+			}
+			d, err := delivery(r, ep, seq, kindRetrying)
+			if err != nil {
+				return err
+			}
 			out = append(out, *d)
-		}
-		return nil
+			return nil
+		})
 	})
 	return out, next, err
 }

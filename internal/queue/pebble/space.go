@@ -3,6 +3,7 @@ package pebble
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -25,9 +26,10 @@ const maxReserve = 2 << 30
 // spaceGuard asks for the free space at most once a second.
 type spaceGuard struct {
 	reserve Reserve
-	mu      sync.Mutex
-	asked   time.Time
-	err     error
+	last    atomic.Pointer[error]
+	// mu is held by whoever asks; the others take the last answer meanwhile.
+	mu    sync.Mutex
+	asked time.Time
 }
 
 func newSpaceGuard(fs vfs.FS, dir string, r *Reserve) *spaceGuard {
@@ -46,12 +48,18 @@ func newSpaceGuard(fs vfs.FS, dir string, r *Reserve) *spaceGuard {
 
 // check is nil while there is room for new events.
 func (g *spaceGuard) check() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := time.Now(); g.asked.IsZero() || now.Sub(g.asked) >= time.Second {
-		g.asked, g.err = now, g.ask()
+	if g.mu.TryLock() {
+		if now := time.Now(); g.asked.IsZero() || now.Sub(g.asked) >= time.Second {
+			err := g.ask()
+			g.asked = now
+			g.last.Store(&err)
+		}
+		g.mu.Unlock()
 	}
-	return g.err
+	if err := g.last.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (g *spaceGuard) ask() error {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/go-logr/logr"
 
@@ -18,45 +17,6 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
-
-// The version of pebble's files that this store writes. It is raised by an explicit
-// step, never by an update of the library, so that an upgrade can be rolled back.
-const filesVersion = pebbledb.FormatWALSyncChunks
-
-const (
-	memTableBytes = 16 << 20
-	cacheBytes    = 32 << 20
-	// opsQueued is how many changes may wait for the writer before callers block.
-	opsQueued = 1024
-	// batchOps and batchBytes bound one group commit.
-	batchOps   = 512
-	batchBytes = 4 << 20
-	// syncInterval is how long an outcome may stay unsynced.
-	syncInterval = 50 * time.Millisecond
-	// stuckAfter is how long a commit may take before Health reports it.
-	stuckAfter = 10 * time.Second
-	// overloadAfter is how long Accept waits for a place before it gives up.
-	overloadAfter = 5 * time.Second
-)
-
-// Options open a store.
-type Options struct {
-	// Dir is the store's folder; made when it doesn't exist.
-	Dir string
-	// FS is the file system; nil is the machine's.
-	FS vfs.FS
-	// Wall is the wall clock; nil is time.Now.
-	Wall func() time.Time
-	// Listener is told of arrivals and replays; may be nil.
-	Listener queue.Listener
-	// Reserve is the free space under which Accept answers ErrNoSpace; nil is the
-	// default reserve (see reserve.go). Free is asked at most once a second.
-	Reserve *Reserve
-	// Fatal is called when pebble can't go on (a failed write to its log). It must not
-	// return to a store in use: nil ends the process.
-	Fatal func(cause string)
-	Log   logr.Logger
-}
 
 // Store is an open store. See the package comment for how it works.
 type Store struct {
@@ -70,15 +30,20 @@ type Store struct {
 
 	ops     chan op
 	commits chan *commit
-	closing chan struct{}
-	// accepting guards ops against a send after Close.
+	done    sync.WaitGroup
+	// closing ends the wait of those who have an op to hand over; accepting guards ops
+	// against a send after Close.
+	closing   chan struct{}
 	accepting sync.RWMutex
 	closed    bool
-	done      sync.WaitGroup
-	progress  progress
-	// failed is set by the first write that failed: from then on memory and disk may
-	// differ, and nothing more is taken.
-	failed atomic.Pointer[error]
+	// reading guards db against reads after Close.
+	reading    sync.RWMutex
+	readClosed bool
+	closeOnce  sync.Once
+	closeErr   error
+
+	progress progress
+	failed   atomic.Pointer[error]
 
 	endpoints endpointTable
 	nextSeq   queue.Seq // the writer's
@@ -93,6 +58,10 @@ var _ queue.Queue = (*Store)(nil)
 func Open(o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
+	}
+	// Looked at before anything is written, and again when nobody else can.
+	if _, err := checkFormat(o.FS, o.Dir); err != nil {
+		return nil, err
 	}
 	lock, err := lockFolder(o.FS, o.Dir)
 	if err != nil {
@@ -110,8 +79,15 @@ func open(o Options, lock *ownerLock) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := &pebbleLogger{log: o.Log, fatal: o.Fatal}
-	db, err := pebbledb.Open(o.FS.PathJoin(o.Dir, dbFolder), pebbleOptions(o.FS, logger))
+	if err := lock.sign(); err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := begin(o.FS, o.Dir); err != nil {
+			return nil, err
+		}
+	}
+	db, err := pebbledb.Open(o.FS.PathJoin(o.Dir, dbFolder), pebbleOptions(&o, !fresh))
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", o.Dir, err)
 	}
@@ -136,82 +112,26 @@ func open(o Options, lock *ownerLock) (*Store, error) {
 	return s, nil
 }
 
-func pebbleOptions(fs vfs.FS, logger *pebbleLogger) *pebbledb.Options {
-	o := &pebbledb.Options{
-		FS:                          fs,
-		FormatMajorVersion:          filesVersion,
-		MemTableSize:                memTableBytes,
-		MemTableStopWritesThreshold: 4,
-		CacheSize:                   cacheBytes,
-		L0CompactionThreshold:       4,
-		Logger:                      logger,
-		EventListener:               logger.listener(),
-	}
-	for i := range o.Levels {
-		// Every event looks its identity up and nearly none finds one.
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	return o
-}
-
-// load reads what is kept in memory: the endpoints with their counts, the next
-// sequence number, and the time.
+// load reads what is kept in memory: the time, the last sequence number, and the
+// endpoints with their counts.
 func (s *Store) load(o Options) error {
-	v, err := s.get(keyClock())
-	if err != nil && !errors.Is(err, queue.ErrNotFound) {
+	v, err := get(s.db, keyClock())
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+	case err != nil:
 		return err
-	}
-	if len(v) == 8 {
+	case len(v) != 16:
+		return fmt.Errorf("clock: %w", errRecord)
+	default:
 		s.lastTime = fromNanos(int64(binary.BigEndian.Uint64(v))) //nolint:gosec // written by nanos
+		s.nextSeq = queue.Seq(binary.BigEndian.Uint64(v[8:]))
 	}
-	s.clock = clock.New(o.Wall, s.lastTime)
-	if err := s.endpoints.load(s); err != nil {
-		return err
-	}
-	s.nextSeq, err = s.lastSeq()
 	s.nextSeq++
-	return err
+	s.clock = clock.New(o.Wall, s.lastTime)
+	return s.endpoints.load(s.db)
 }
 
-// lastSeq is the highest sequence number ever given that is still on record, also
-// by deliveries and attempts whose event is gone.
-func (s *Store) lastSeq() (queue.Seq, error) {
-	it, err := s.db.NewIter(&pebbledb.IterOptions{LowerBound: []byte{kindEvent}, UpperBound: []byte{kindEvent + 1}})
-	if err != nil {
-		return 0, err
-	}
-	var last queue.Seq
-	if it.Last() {
-		last = parseDeliverySeq(it.Key())
-	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return 0, err
-	}
-	// The newest events may have been pruned: the clock record carries the number too.
-	v, err := s.get([]byte{kindClock, 's'})
-	if errors.Is(err, queue.ErrNotFound) {
-		return last, nil
-	}
-	if err != nil || len(v) != 8 {
-		return 0, errors.Join(errRecord, err)
-	}
-	return max(last, queue.Seq(binary.BigEndian.Uint64(v))), nil
-}
-
-// get reads one value. The result is the caller's own.
-func (s *Store) get(key []byte) ([]byte, error) {
-	v, closer, err := s.db.Get(key)
-	if errors.Is(err, pebbledb.ErrNotFound) {
-		return nil, queue.ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	out := append(make([]byte, 0, len(v)), v...)
-	return out, closer.Close()
-}
-
-// LastTime is the latest steady time the store had seen when it was opened.
+// LastTime is the steady time of the latest durable change when the store was opened.
 func (s *Store) LastTime() time.Time { return s.lastTime }
 
 // Clock is the store's steady clock; everything that compares due times and ages
@@ -227,73 +147,30 @@ func (s *Store) Counts(ep plan.EndpointKey) queue.Counts { return s.endpoints.co
 // Lane gives what SetLane remembered.
 func (s *Store) Lane(ep plan.EndpointKey) queue.Lane { return s.endpoints.lane(ep) }
 
-// Health says what keeps the store from taking writes: one that failed, or one that
-// hangs, which is what a full or broken disk does to pebble.
-func (s *Store) Health() error {
-	if err := s.failure(); err != nil {
+// Close waits for what was handed over, makes it durable and releases the folder. A
+// disk that hangs holds it up; nothing else does.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.accepting.Lock()
+		s.closed = true
+		close(s.ops)
+		s.accepting.Unlock()
+		s.done.Wait()
+		s.reading.Lock()
+		s.readClosed = true
+		s.reading.Unlock()
+		s.closeErr = errors.Join(s.db.Close(), s.lock.release())
+	})
+	return s.closeErr
+}
+
+// submit hands an op to the writer. While there is no place it waits for patience (0:
+// as long as it takes) and then answers ErrOverloaded.
+func (s *Store) submit(ctx context.Context, o op, patience time.Duration) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.progress.stuckFor() > stuckAfter {
-		return fmt.Errorf("a write to the store has been waiting for over %s; the disk may be full or broken", stuckAfter)
-	}
-	return nil
-}
-
-func (s *Store) fail(err error) {
-	if err != nil && s.failed.CompareAndSwap(nil, &err) {
-		s.log.Error(err, "The store failed a write and takes no more: everything acknowledged before is on disk; restart to go on")
-	}
-}
-
-func (s *Store) failure() error {
-	if e := s.failed.Load(); e != nil {
-		return fmt.Errorf("the store failed a write and must be restarted: %w", *e)
-	}
-	return nil
-}
-
-// progress notices commits that hang.
-type progress struct {
-	open  atomic.Int64
-	since atomic.Int64 // unix nanoseconds of the last step while open > 0
-}
-
-func (p *progress) begin() {
-	if p.open.Add(1) == 1 {
-		p.since.Store(time.Now().UnixNano())
-	}
-}
-
-func (p *progress) end() {
-	p.since.Store(time.Now().UnixNano())
-	p.open.Add(-1)
-}
-
-func (p *progress) stuckFor() time.Duration {
-	if p.open.Load() == 0 {
-		return 0
-	}
-	return time.Since(time.Unix(0, p.since.Load()))
-}
-
-// Close waits for what was handed over, makes it durable and releases the folder.
-// Changes after it answer ErrClosed.
-func (s *Store) Close() error {
-	s.accepting.Lock()
-	if s.closed {
-		s.accepting.Unlock()
-		return nil
-	}
-	s.closed = true
-	close(s.ops)
-	s.accepting.Unlock()
-	s.done.Wait()
-	close(s.closing)
-	return errors.Join(s.db.Close(), s.lock.release())
-}
-
-// submit hands an op to the writer.
-func (s *Store) submit(ctx context.Context, o op, patience time.Duration) error {
 	s.accepting.RLock()
 	defer s.accepting.RUnlock()
 	if s.closed {
@@ -304,14 +181,38 @@ func (s *Store) submit(ctx context.Context, o op, patience time.Duration) error 
 		return nil
 	default:
 	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
+	var late <-chan time.Time
+	if patience > 0 {
+		t := time.NewTimer(patience)
+		defer t.Stop()
+		late = t.C
+	}
 	select {
 	case s.ops <- o:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-s.closing:
+		return queue.ErrClosed
+	case <-late:
 		return queue.ErrOverloaded
 	}
+}
+
+// read calls f with the database, which stays open meanwhile.
+func (s *Store) read(f func(r pebbledb.Reader) error) error {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.readClosed {
+		return queue.ErrClosed
+	}
+	return f(s.db)
+}
+
+// view is read with one state of the store for everything that f reads.
+func (s *Store) view(f func(r pebbledb.Reader) error) error {
+	return s.read(func(pebbledb.Reader) error {
+		snap := s.db.NewSnapshot()
+		return errors.Join(f(snap), snap.Close())
+	})
 }

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"encoding/binary"
-	"errors"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -10,12 +9,13 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
-// op is one change. apply reads what it needs and adds its writes to the batch, on
-// the writer's goroutine; finish answers the caller, on the syncer's, after the
-// batch is durable (or with the error why it isn't).
+// op is one change. apply reads what it needs and then adds its writes to the batch,
+// on the writer's goroutine; one that answers an error must have written nothing.
+// finish answers the caller, on the syncer's goroutine, after the batch is durable (or
+// with the error why it isn't).
 type op interface {
 	apply(b *batch) error
-	finish(s *Store, err error)
+	finish(err error)
 }
 
 // batch is a group commit in the making.
@@ -27,7 +27,7 @@ type batch struct {
 	// durable: somebody waits for the disk.
 	durable bool
 	// identities and deliveries are what ops of this batch have written, for the ops
-	// after them.
+	// after them; the zero identity and a nil delivery are forgotten ones.
 	identities map[string]identity
 	deliveries map[deliveryKey]*queue.Delivery
 	// key and value are scratch space.
@@ -41,10 +41,21 @@ type deliveryKey struct {
 
 // commit is a batch on its way to the disk, with the ops to answer.
 type commit struct {
-	batch   *pebbledb.Batch
-	durable bool
-	ops     []op
-	errs    []error
+	ops  []op
+	errs []error // of the ops; nil if none failed
+	// err: the batch was not applied.
+	err error
+	// batch is nil where there was nothing to write.
+	batch *pebbledb.Batch
+	// synced: an fsync was asked for with the batch and must be waited for.
+	synced bool
+}
+
+func (c *commit) opErr(i int) error {
+	if c.errs == nil {
+		return nil
+	}
+	return c.errs[i]
 }
 
 // write is the writer: it turns waiting ops into commits until ops is closed.
@@ -52,34 +63,30 @@ func (s *Store) write() {
 	defer s.done.Done()
 	defer close(s.commits)
 	w := &batch{s: s, identities: map[string]identity{}, deliveries: map[deliveryKey]*queue.Delivery{}}
+	var unsynced time.Time // when the first write was applied that no fsync covers; zero: none
 	syncDue := time.NewTimer(syncInterval)
+	syncDue.Stop()
 	defer syncDue.Stop()
-	var unsynced bool
-	var clockAt time.Time
 	for {
 		var first op
-		var ok bool
-		if unsynced {
-			select {
-			case first, ok = <-s.ops:
-			case <-syncDue.C:
-				first, ok = syncOp{}, true
-			}
-		} else {
-			first, ok = <-s.ops
+		open := true
+		select {
+		case first, open = <-s.ops:
+		case <-syncDue.C:
+			first = syncOp{}
 		}
-		if !ok {
-			if unsynced {
-				s.commit(w, []op{syncOp{}}, &clockAt)
-			}
+		if !open {
+			s.commit(w, []op{syncOp{}}, true) // also keeps the time of the stop
 			return
 		}
-		durable := s.commit(w, s.gather(first), &clockAt)
+		overdue := !unsynced.IsZero() && time.Since(unsynced) >= syncInterval
+		c := s.commit(w, s.gather(first), overdue)
 		switch {
-		case durable:
-			unsynced = false
-		case !unsynced:
-			unsynced = true
+		case c.synced:
+			unsynced = time.Time{}
+			syncDue.Stop()
+		case c.batch != nil && unsynced.IsZero():
+			unsynced = time.Now()
 			syncDue.Reset(syncInterval)
 		}
 	}
@@ -87,13 +94,13 @@ func (s *Store) write() {
 
 // gather takes the ops that wait, up to a bound.
 func (s *Store) gather(first op) []op {
-	ops := make([]op, 1, 16)
+	ops := make([]op, 1, 1+min(len(s.ops), batchOps))
 	ops[0] = first
 	size := opSize(first)
 	for len(ops) < batchOps && size < batchBytes {
 		select {
-		case o, ok := <-s.ops:
-			if !ok {
+		case o, open := <-s.ops:
+			if !open {
 				return ops
 			}
 			ops = append(ops, o)
@@ -105,60 +112,61 @@ func (s *Store) gather(first op) []op {
 	return ops
 }
 
-// commit applies ops as one batch and hands it to the syncer. It reports whether a
-// sync was asked for.
-func (s *Store) commit(w *batch, ops []op, clockAt *time.Time) bool {
-	w.begin(s.db.NewBatch(), s.clock.Now())
-	errs := make([]error, len(ops))
-	for i, o := range ops {
-		errs[i] = o.apply(w)
-	}
-	if w.now.Sub(*clockAt) >= time.Second || w.durable && clockAt.IsZero() {
-		*clockAt = w.now
-		w.saveClock()
-	}
-	c := &commit{batch: w.Batch, durable: w.durable, ops: ops, errs: errs}
-	opt := pebbledb.NoSync
-	if w.durable {
-		opt = pebbledb.Sync
-	}
+// commit applies ops as one batch and hands it to the syncer; durable asks for an
+// fsync even if none of the ops does. From the first failed write on nothing is
+// applied: memory and disk may differ.
+func (s *Store) commit(w *batch, ops []op, durable bool) *commit {
 	s.progress.begin()
-	err := s.failure()
-	if err != nil {
-		// refuse: memory and disk may differ
-	} else if w.Empty() {
-		if w.durable {
-			err = s.db.LogData(nil, pebbledb.Sync)
+	c := &commit{ops: ops, err: s.failure()}
+	if c.err == nil {
+		w.begin(s.db.NewBatch(), s.clock.Now(), durable)
+		for i, o := range ops {
+			if err := o.apply(w); err != nil {
+				if c.errs == nil {
+					c.errs = make([]error, len(ops))
+				}
+				c.errs[i] = err
+			}
 		}
-		c.durable = false // nothing left to wait for but the commits before it
-	} else if w.durable {
-		err = s.db.ApplyNoSyncWait(w.Batch, opt)
-	} else {
-		err = s.db.Apply(w.Batch, opt)
+		s.hand(c, w)
 	}
-	if err != nil {
-		s.fail(err)
-		c.durable = false
-		for i := range errs {
-			errs[i] = errors.Join(errs[i], err)
-		}
-	}
-	durable := w.durable && err == nil
-	w.Batch = nil
 	s.commits <- c
-	return durable
+	return c
 }
 
-func (w *batch) begin(b *pebbledb.Batch, now time.Time) {
-	w.Batch, w.now, w.durable = b, now, false
+// hand applies the batch to the store, without waiting for the disk.
+func (s *Store) hand(c *commit, w *batch) {
+	b := w.Batch
+	w.Batch = nil
+	if b.Empty() && !w.durable {
+		_ = b.Close()
+		return
+	}
+	w.saveClock(b)
+	if w.durable {
+		c.err = s.db.ApplyNoSyncWait(b, pebbledb.Sync)
+	} else {
+		c.err = s.db.Apply(b, pebbledb.NoSync)
+	}
+	if c.err != nil {
+		s.fail(c.err)
+		return
+	}
+	c.batch, c.synced = b, w.durable
+}
+
+func (w *batch) begin(b *pebbledb.Batch, now time.Time, durable bool) {
+	w.Batch, w.now, w.durable = b, now, durable
 	clear(w.identities)
 	clear(w.deliveries)
 }
 
-// saveClock remembers the time and the last sequence number.
-func (w *batch) saveClock() {
-	w.put(keyClock(), binary.BigEndian.AppendUint64(nil, uint64(nanos(w.now))))
-	w.put([]byte{kindClock, 's'}, binary.BigEndian.AppendUint64(nil, uint64(w.s.nextSeq-1)))
+// saveClock remembers the time and the last sequence number with every batch: a
+// number is never given twice, and the time never goes back behind a record's.
+func (w *batch) saveClock(b *pebbledb.Batch) {
+	w.value = binary.BigEndian.AppendUint64(w.value[:0], uint64(nanos(w.now)))
+	w.value = binary.BigEndian.AppendUint64(w.value, uint64(w.s.nextSeq-1))
+	_ = b.Set(keyClock(), w.value, nil)
 }
 
 // put and del never fail: a batch in memory has no reason to, and Apply reports
@@ -166,33 +174,48 @@ func (w *batch) saveClock() {
 func (w *batch) put(key, value []byte) { _ = w.Set(key, value, nil) }
 func (w *batch) del(key []byte)        { _ = w.Delete(key, nil) }
 
-// sync is the syncer: it waits for each commit's fsync and answers its ops.
+// sync is the syncer: it waits for each commit's fsync and answers its ops. Commits
+// come in order, so an op that wrote nothing (a duplicate's) is answered after what it
+// found there is durable, and after a failed one all fail.
 func (s *Store) sync() {
 	defer s.done.Done()
+	var failed error
 	for c := range s.commits {
-		var err error
-		if c.durable {
-			err = c.batch.SyncWait()
+		if c.synced {
+			if err := c.batch.SyncWait(); err != nil && failed == nil {
+				s.fail(err)
+				failed = s.failure()
+			}
+		}
+		if failed == nil {
+			failed = c.err
 		}
 		s.progress.end()
-		s.fail(err)
-		s.tell(c, err)
-		for i, o := range c.ops {
-			o.finish(s, errors.Join(c.errs[i], err))
+		if failed == nil {
+			s.tell(c)
 		}
-		_ = c.batch.Close()
+		for i, o := range c.ops {
+			if failed != nil {
+				o.finish(failed)
+			} else {
+				o.finish(c.opErr(i))
+			}
+		}
+		if c.batch != nil {
+			_ = c.batch.Close()
+		}
 	}
 }
 
 // tell passes new deliveries to the listener, in order, before the callers are
 // answered.
-func (s *Store) tell(c *commit, err error) {
-	if s.listener == nil || err != nil {
+func (s *Store) tell(c *commit) {
+	if s.listener == nil {
 		return
 	}
 	var arrived []*queue.StoredEvent
 	for i, o := range c.ops {
-		if a, ok := o.(*acceptOp); ok && c.errs[i] == nil {
+		if a, ok := o.(*acceptOp); ok && c.opErr(i) == nil {
 			arrived = append(arrived, a.stored...)
 		}
 	}
@@ -200,7 +223,7 @@ func (s *Store) tell(c *commit, err error) {
 		s.listener.Accepted(arrived)
 	}
 	for i, o := range c.ops {
-		if r, ok := o.(*replayOp); ok && c.errs[i] == nil {
+		if r, ok := o.(*replayOp); ok && c.opErr(i) == nil {
 			s.listener.Requeued(r.delivery)
 		}
 	}
@@ -210,13 +233,13 @@ func (s *Store) tell(c *commit, err error) {
 type syncOp struct{}
 
 func (syncOp) apply(b *batch) error { b.durable = true; return nil }
-func (syncOp) finish(*Store, error) {}
+func (syncOp) finish(error)         {}
 
 // waitOp is what a caller waits on.
 type waitOp struct{ done chan error }
 
-func newWaitOp() waitOp                     { return waitOp{done: make(chan error, 1)} }
-func (w waitOp) finish(_ *Store, err error) { w.done <- err }
+func newWaitOp() waitOp           { return waitOp{done: make(chan error, 1)} }
+func (w waitOp) finish(err error) { w.done <- err }
 
 func opSize(o op) int {
 	if a, ok := o.(*acceptOp); ok {
