@@ -23,8 +23,25 @@ func plain1KiB() []byte {
 	return []byte(b.String())
 }
 
+// TestParseAllocates guards the hot path: an event with its list, its texts in one string, and its attributes twice. (The
+// fifth is for the race detector, under which a pool forgets at times.)
+func TestParseAllocates(t *testing.T) {
+	body := plain1KiB()
+	got := testing.AllocsPerRun(1000, func() {
+		if _, err := Parse("shop", plainHeader, body, Limits{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got > 5 {
+		t.Errorf("%v allocations for a plain event, want at most 5", got)
+	}
+}
+
 func BenchmarkParsePlain1KiB(b *testing.B) {
 	body := plain1KiB()
+	if len(body) != 1024 {
+		b.Fatalf("the event has %d bytes", len(body))
+	}
 	header := http.Header{
 		"Content-Type": {"application/json"}, "Accept": {"*/*"}, "User-Agent": {"shop/1.0"},
 		"Content-Length": {"1024"}, "Authorization": {"Bearer x"},

@@ -84,6 +84,10 @@ func TestStructuredRefused(t *testing.T) {
 		{"empty subject", event(`"subject":""`), "subject"},
 		{"number subject", event(`"subject":1`), "subject"},
 		{"bad time", event(`"time":"now"`), "time"},
+		{"empty dataschema", event(`"dataschema":""`), "dataschema"},
+		{"empty datacontenttype", event(`"datacontenttype":""`), "datacontenttype"},
+		{"null misspelt", event(`"subject":nil`), "subject"},
+		{"no comma", `{"specversion":"1.0" "id":"1"}`, "body"},
 		{"IN12 upper-case name", event(`"MyExt":"x"`), "body"},
 		{"name with an underscore", event(`"my_ext":"x"`), "body"},
 		{"object extension", event(`"ext":{}`), "ext"},
@@ -152,6 +156,7 @@ func TestBatchRefused(t *testing.T) {
 		{"an object", good, "body"},
 		{"not closed", `[` + good, "body"},
 		{"trailing comma", `[` + good + `,]`, "[1]"},
+		{"cut short after a comma", `[` + good + `,`, "[1]"},
 		{"no comma", `[` + good + good + `]`, "body"},
 		{"trailing bytes", `[` + good + `]]`, "body"},
 		{"empty body", ``, "body"},
@@ -218,7 +223,7 @@ func TestBinaryHeaderValues(t *testing.T) {
 			t.Errorf("%s is read as %q, want %q", value, e.Subject, want)
 		}
 	}
-	for _, bad := range []string{"%C0%A0", "%ED%A0%80", "%", "%4", "%zz", "100%", "\xff", `"a`, `"a\"`, `"a"b"`, `"`, "", `""`, "a\nb", "%0A", "%00", "%C2%85"} {
+	for _, bad := range []string{"%C0%A0", "%ED%A0%80", "%", "%4", "%zz", "100%", "\xff", `"a`, `"a\"`, `"a"b"`, `"a\"b"c"`, `"`, "", `""`, "a\nb", "%0A", "%00", "%C2%85"} {
 		mustRefuse(t, binaryHeader("ce-subject", bad), "", 400, "ce-subject")
 	}
 }

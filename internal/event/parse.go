@@ -128,9 +128,6 @@ func classify(header http.Header) (contentType string, kind requestKind, err *Er
 	if hasCloudEventHeader(header) {
 		return contentType, kindBinary, nil
 	}
-	if contentType == typePlain {
-		return contentType, kindPlain, nil
-	}
 	if contentType == "" {
 		return "", 0, unsupported(headerContentType, "The header is missing; "+takenTypes)
 	}
@@ -146,6 +143,12 @@ func classify(header http.Header) (contentType string, kind requestKind, err *Er
 
 // mediaType returns the type in lower case without its parameters, of which charset may only be utf-8: the body must be.
 func mediaType(contentType string) (string, *Error) {
+	switch contentType {
+	case typePlain, typeStructured, typeBatch:
+		return contentType, nil // as nearly all come
+	case typePlain + "; charset=utf-8":
+		return typePlain, nil
+	}
 	media, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return "", unsupported(headerContentType, "The header is malformed; "+takenTypes)

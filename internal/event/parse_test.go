@@ -76,6 +76,14 @@ func mustRefuse(t *testing.T, header http.Header, body string, status int, field
 	return bad
 }
 
+func TestModeNames(t *testing.T) {
+	for mode, want := range map[Mode]string{ModePlain: "plain", ModeStructured: "structured", ModeBinary: "binary", 0: "unknown"} {
+		if got := mode.String(); got != want {
+			t.Errorf("mode %d is called %q, want %q", mode, got, want)
+		}
+	}
+}
+
 func TestPlainFields(t *testing.T) {
 	e := mustParse(t, headers("Content-Type", "application/json; charset=UTF-8"),
 		` {"type":"order.created","id":"evt_1","created_at":"2026-05-24T14:00:00.5+02:00","source":"shop/eu",
@@ -149,6 +157,9 @@ func TestPlainRefused(t *testing.T) {
 		{"trailing bytes", event(`"x":1`) + "SECRET", "body"},
 		{"two documents", event(`"x":1`) + event(`"x":1`), "body"},
 		{"cut short", `{"id":"1","type":"t","data":{"a":`, "body"},
+		{"cut short before a value", `{"type":"t","id":`, "body"},
+		{"cut short after a name", `{"type":"t","id"`, "body"},
+		{"name not UTF-8", "{\"\xff\":1}", "body"},
 		{"cut short in a string", `{"id":"1","type":"t`, "body"},
 		{"a string", `"SECRET"`, "body"},
 		{"a bare word", `SECRET`, "body"},
