@@ -7,7 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/doorstep-dev/doorstep/internal/cli.version=$(VERSION)
 
 # The data path needs no C: one binary, built the same with and without a C compiler. Only the race detector does.
 export CGO_ENABLED ?= 0
