@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/standalone"
 )
 
 const defaultServer = "http://127.0.0.1:8080"
@@ -75,7 +75,7 @@ func (f *clientFlags) apiKey(s Streams) (string, error) {
 	if dir == "" {
 		return "", nil
 	}
-	key, err := readKeyFile(filepath.Join(dir, "api-key"))
+	key, err := readKeyFile(standalone.APIKeyFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil // a standalone --dev has none
 	}

@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
+	"github.com/doorstep-dev/doorstep/internal/compile"
+	"github.com/doorstep-dev/doorstep/internal/manifest"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
@@ -43,7 +45,7 @@ func newReceiveCommand(s Streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.listen, "listen", "127.0.0.1:3000", "address to listen on")
-	fl.StringVar(&o.secretFile, "secret-file", "", "file that holds the signing key (whsec_… or whpk_…); several lines are several keys")
+	fl.StringVar(&o.secretFile, "secret-file", "", "file that holds the signing key (whsec_… or whpk_…), one a line, or its Secret's manifest")
 	fl.StringVar(&o.data, "data", "", "data folder of a standalone Doorstep that generated the key")
 	fl.StringVar(&o.endpoint, "endpoint", "", "NAMESPACE/NAME of the endpoint whose generated key to use, with --data")
 	fl.StringVar(&o.logFile, "log", "", "append each new event to this file as a line of JSON, synced before the answer; it is read at start")
@@ -110,17 +112,12 @@ func (o *receiveOptions) keys() (keySource, error) {
 		if o.data == "" || !ok || !isName(namespace) || !isName(name) {
 			return nil, errors.New("a generated key is found by both --data DIR and --endpoint NAMESPACE/NAME")
 		}
-		path := generatedKeyFile(o.data, namespace, name)
+		path := manifest.SigningKeyFile(o.data, namespace, name)
 		return func() ([]sign.Key, error) { return readKeys(path) }, nil
 	case o.Getenv(signingKeyVariable) != "":
 		return fixedKeys(parseKeys(o.Getenv(signingKeyVariable), "$"+signingKeyVariable))
 	}
 	return nil, errors.New("give the signing key: --secret-file FILE, $" + signingKeyVariable + ", or --data DIR --endpoint NAMESPACE/NAME")
-}
-
-// generatedKeyFile is where standalone keeps the signing key that it made for an endpoint.
-func generatedKeyFile(data, namespace, name string) string {
-	return filepath.Join(data, "keys", namespace, name+"-signing")
 }
 
 func isName(s string) bool { return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, `/\`) }
@@ -137,7 +134,23 @@ func readKeys(path string) ([]sign.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the signing key: %w", err)
 	}
+	if keys := secretKey(b); keys != "" {
+		return parseKeys(keys, path)
+	}
 	return parseKeys(string(b), path)
+}
+
+// secretKey is the key within a manifest of a Secret, which is how generated keys are kept; empty if b isn't one.
+func secretKey(b []byte) string {
+	var secret struct {
+		Kind       string            `json:"kind"`
+		Data       map[string][]byte `json:"data"`
+		StringData map[string]string `json:"stringData"`
+	}
+	if yaml.Unmarshal(b, &secret) != nil || secret.Kind != "Secret" {
+		return ""
+	}
+	return firstSet(secret.StringData[compile.SigningSecretKey], string(secret.Data[compile.SigningSecretKey]))
 }
 
 func parseKeys(text, from string) ([]sign.Key, error) {

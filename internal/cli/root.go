@@ -85,7 +85,6 @@ func NewCommand(name string, s Streams) *cobra.Command {
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetIn(s.In)
 	root.SetOut(s.Out)

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,9 +23,6 @@ func newStandaloneCommand(s Streams) *cobra.Command {
 		Example: `  doorstep standalone --dev --forward-to http://localhost:3000/webhooks -f manifests/`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkStandalone(o); err != nil {
-				return err
-			}
 			if o.Data == "" {
 				o.Data = defaultData(s)
 			}
@@ -47,32 +41,6 @@ func newStandaloneCommand(s Streams) *cobra.Command {
 	_ = cmd.MarkFlagDirname("filename")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
-}
-
-func checkStandalone(o standalone.Options) error {
-	switch {
-	case o.ForwardTo != "" && !o.Dev:
-		return errors.New("--forward-to needs --dev: it takes events away from where the manifests send them")
-	case o.Dir == "" && o.ForwardTo == "":
-		return errors.New("give the folder of manifests: -f DIR")
-	case o.Grace < 0:
-		return errors.New("--grace can't be less than 0")
-	case !isLoopbackAddress(o.Listen):
-		return errors.New("--listen must be a loopback address, such as 127.0.0.1:8080: standalone serves one machine")
-	}
-	return nil
-}
-
-func isLoopbackAddress(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }
 
 // defaultData follows the XDG Base Directory Specification: what is kept between runs but is no configuration.
