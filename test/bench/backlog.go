@@ -21,7 +21,7 @@ const (
 // backlog queues events for a receiver that is not there, kills the worker, opens
 // the receiver and starts the worker again.
 func (b *bench) backlog(ctx context.Context) error {
-	fmt.Printf("\nbacklog: %d events for a receiver that refuses connections, then SIGKILL and a restart with the receiver open\n", b.options.backlog)
+	fmt.Fprintf(b.out, "\nbacklog: %d events for a receiver that refuses connections, then SIGKILL and a restart with the receiver open\n", b.options.backlog)
 	run, dir := b.nextRun()
 	addr, err := harness.FreeAddr()
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *bench) fill(ctx context.Context, run, dir string, e harness.Endpoint) (
 		return 0, fmt.Errorf("only %d of %d events were accepted in %v", got.Accepted, b.options.backlog, backlogLimit)
 	}
 	peak, err := harness.PeakRSS(w.Pid())
-	fmt.Printf("  queued at %.0f/s, peak %.0f MiB\n", got.PerSecond(), mib(peak))
+	fmt.Fprintf(b.out, "  queued at %.0f/s, peak %.0f MiB\n", got.PerSecond(), mib(peak))
 	return peak, err
 }
 
@@ -92,7 +92,7 @@ func (b *bench) drain(ctx context.Context, dir string, s *sink) (int64, time.Dur
 	}
 	restart := st.First.Sub(w.StartedAt)
 	took := max(st.Last.Sub(st.First).Seconds(), 1e-9)
-	fmt.Printf("  ready %.2f s after the restart, first delivery after %.2f s, then %.0f/s, peak %.0f MiB; lost %d, duplicated %d\n",
+	fmt.Fprintf(b.out, "  ready %.2f s after the restart, first delivery after %.2f s, then %.0f/s, peak %.0f MiB; lost %d, duplicated %d\n",
 		w.ReadyAfter.Seconds(), restart.Seconds(), float64(st.Unique)/took, mib(peak), int64(b.options.backlog)-st.Unique, st.Repeats)
 	if missing := int64(b.options.backlog) - st.Unique; missing > 0 {
 		return 0, 0, fmt.Errorf("%d events did not arrive", missing)

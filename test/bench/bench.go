@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,8 @@ import (
 // bench is one call of the benchmark.
 type bench struct {
 	options
+	// out is where everything is printed.
+	out io.Writer
 	// self is this program, to be re-executed; bin is the doorstep binary.
 	self, bin string
 	// work is the folder of everything that is written.
@@ -31,7 +34,7 @@ type bench struct {
 	results results
 }
 
-func newBench(ctx context.Context, o options) (*bench, error) {
+func newBench(ctx context.Context, o options, out io.Writer) (*bench, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -40,7 +43,7 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{options: o, self: self, work: work, key: make(harness.Key, 32)}
+	b := &bench{options: o, out: out, self: self, work: work, key: make(harness.Key, 32)}
 	if _, err := rand.Read(b.key); err != nil {
 		return nil, err
 	}
@@ -63,9 +66,9 @@ const tmpfs = 0x01021994
 func (b *bench) describeMachine() {
 	var st syscall.Statfs_t
 	b.memoryDisk = syscall.Statfs(b.work, &st) == nil && int64(st.Type) == tmpfs
-	fmt.Printf("machine: %d cores, %s/%s, %s; one write and fsync of 4 KiB takes %v (median)\n",
+	fmt.Fprintf(b.out, "machine: %d cores, %s/%s, %s; one write and fsync of 4 KiB takes %v (median)\n",
 		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), fsyncTime(b.work).Round(time.Microsecond))
-	fmt.Printf("load: events of %d bytes over %d connections; generator, worker and sink are three processes on this machine\n", b.size, b.conns)
+	fmt.Fprintf(b.out, "load: events of %d bytes over %d connections; generator, worker and sink are three processes on this machine\n", b.size, b.conns)
 }
 
 // fsyncTime is the median of 100 writes of 4 KiB, each followed by fsync; 0 if the

@@ -81,7 +81,7 @@ func (b *bench) generate(ctx context.Context, load harness.Load) (harness.LoadRe
 	case <-ctx.Done():
 		return harness.LoadResult{}, ctx.Err()
 	}
-	if code, err := p.Wait(0); err != nil || code != 0 {
+	if code, err := p.Wait(time.Minute); err != nil || code != 0 {
 		return harness.LoadResult{}, fmt.Errorf("the generator ended with exit code %d: %s", code, p.Tail())
 	}
 	var r harness.LoadResult

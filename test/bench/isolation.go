@@ -22,7 +22,7 @@ const (
 // isolation compares the latency of good endpoints with bad ones beside them and
 // without.
 func (b *bench) isolation(ctx context.Context) error {
-	fmt.Printf("\nisolation: %d good endpoints, then with %d that hang and %d that fail beside them; %d events a second each for %v\n",
+	fmt.Fprintf(b.out, "\nisolation: %d good endpoints, then with %d that hang and %d that fail beside them; %d events a second each for %v\n",
 		goodEndpoints, hangingEndpoints, failingEndpoints, endpointRate, b.duration)
 	for range b.runs {
 		alone, err := b.isolated(ctx, false)
@@ -33,7 +33,7 @@ func (b *bench) isolation(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("good endpoints beside bad ones: %w", err)
 		}
-		fmt.Printf("  good endpoints alone p99 %6.2f ms, beside bad ones p99 %6.2f ms (%d events went to bad ones)\n",
+		fmt.Fprintf(b.out, "  good endpoints alone p99 %6.2f ms, beside bad ones p99 %6.2f ms (%d events went to bad ones)\n",
 			ms(alone.P99), ms(beside.P99), beside.Others)
 		b.results.isolationRatio = append(b.results.isolationRatio, ms(beside.P99)/max(ms(alone.P99), 0.001))
 		b.results.isolationP99 = append(b.results.isolationP99, ms(beside.P99))

@@ -11,7 +11,7 @@ import (
 // latency measures the time from a producer's send to the receiver's arrival at a
 // steady rate that the machine can bear.
 func (b *bench) latency(ctx context.Context) error {
-	fmt.Printf("\nend to end: %.0f events a second for %v, one endpoint\n", b.rate, 2*b.duration)
+	fmt.Fprintf(b.out, "\nend to end: %.0f events a second for %v, one endpoint\n", b.rate, 2*b.duration)
 	for range b.runs {
 		run, dir := b.nextRun()
 		f, err := b.steady(ctx, run, dir, []string{"e00"}, b.rate, 2*b.duration, func(addr string) []harness.Endpoint {
@@ -20,7 +20,7 @@ func (b *bench) latency(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("  p50 %6.2f ms  p99 %6.2f ms  (accepted after p50 %.2f, p99 %.2f ms)  lost %d  duplicated %d\n",
+		fmt.Fprintf(b.out, "  p50 %6.2f ms  p99 %6.2f ms  (accepted after p50 %.2f, p99 %.2f ms)  lost %d  duplicated %d\n",
 			ms(f.sink.P50), ms(f.sink.P99), ms(f.load.AckP50), ms(f.load.AckP99), f.lost(), f.sink.Repeats)
 		b.results.p50 = append(b.results.p50, ms(f.sink.P50))
 		b.results.p99 = append(b.results.p99, ms(f.sink.P99))

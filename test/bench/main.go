@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -53,16 +54,22 @@ func main() {
 	flag.IntVar(&o.backlog, "backlog", 1_000_000, "events queued for a dead endpoint")
 	flag.Parse()
 	if o.quick {
-		o.runs, o.duration, o.backlog, o.rate = 1, time.Second, 20_000, min(o.rate, 500)
+		o = o.shortened()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok, err := run(ctx, o)
+	ok, err := run(ctx, o, os.Stdout)
 	stop()
 	exit(err)
 	if !ok {
 		os.Exit(1)
 	}
+}
+
+// shortened is a quick run: once, a second each, a small backlog.
+func (o options) shortened() options {
+	o.quick, o.runs, o.duration, o.backlog, o.rate = true, 1, time.Second, 20_000, min(o.rate, 500)
+	return o
 }
 
 func exit(err error) {
@@ -87,12 +94,12 @@ func (o options) selected() ([]string, error) {
 }
 
 // run runs the chosen parts and prints the verdict; false if a target was missed.
-func run(ctx context.Context, o options) (bool, error) {
+func run(ctx context.Context, o options, out io.Writer) (bool, error) {
 	chosen, err := o.selected()
 	if err != nil {
 		return false, err
 	}
-	b, err := newBench(ctx, o)
+	b, err := newBench(ctx, o, out)
 	if err != nil {
 		return false, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 )
@@ -13,9 +14,9 @@ const minLimit = 12000
 // results are what the runs found; a list has one entry a run.
 type results struct {
 	accepted, delivered, cpu, rss, limit, ratio []float64
-	lost, duplicated                            int64
-	// worst is what must hold in every run, not only in the median one.
-	manyDelivered []float64
+	// lost and duplicated are sums over all runs, not medians.
+	lost, duplicated int64
+	manyDelivered    []float64
 
 	p50, p99                     []float64
 	isolationRatio, isolationP99 []float64
@@ -148,28 +149,28 @@ func (b *bench) verdict() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	fmt.Println()
+	fmt.Fprintln(b.out)
 	if many := middle(b.results.manyDelivered, 0); many != nil {
-		fmt.Printf("with 50 endpoints %.0f/s are delivered, with one %.0f/s, by the relay %.0f/s (medians)\n", *many, *s.DeliveredPerS, *s.LimitPerS)
+		fmt.Fprintf(b.out, "with 50 endpoints %.0f/s are delivered, with one %.0f/s, by the relay %.0f/s (medians)\n", *many, *s.DeliveredPerS, *s.LimitPerS)
 	}
 	ok := true
 	if why := b.noVerdict(s); why != "" {
-		fmt.Println("no verdict:", why)
+		fmt.Fprintln(b.out, "no verdict:", why)
 		// Losing an event is wrong at any size and speed.
 		ok = b.results.lost == 0
 		if !ok {
-			fmt.Printf("FAIL  lost %d events\n", b.results.lost)
+			fmt.Fprintf(b.out, "FAIL  lost %d events\n", b.results.lost)
 		}
 	} else {
-		ok = printTargets(b.results.targets(s))
+		ok = printTargets(b.out, b.results.targets(s))
 	}
-	fmt.Println(string(line))
+	fmt.Fprintln(b.out, string(line))
 	return ok, nil
 }
 
 // printTargets prints a line for each target that was measured; false if one was
 // missed.
-func printTargets(all []target) bool {
+func printTargets(out io.Writer, all []target) bool {
 	ok := true
 	for _, t := range all {
 		if t.got == nil {
@@ -179,7 +180,7 @@ func printTargets(all []target) bool {
 		if !t.met() {
 			word, ok = "FAIL", false
 		}
-		fmt.Printf("%s  %-50s %g%s (wanted %s)\n", word, t.name, *t.got, t.unit, t.wanted())
+		fmt.Fprintf(out, "%s  %-50s %g%s (wanted %s)\n", word, t.name, *t.got, t.unit, t.wanted())
 	}
 	return ok
 }

@@ -30,7 +30,7 @@ func (f flow) lost() int64 { return f.load.Accepted - f.sink.Unique }
 // saturate measures the relay, a worker with one endpoint and one with fifty in
 // turn, so that a machine that changes its pace changes it for all three.
 func (b *bench) saturate(ctx context.Context) error {
-	fmt.Printf("\nsaturated: as fast as answers come, for %v\n", b.duration)
+	fmt.Fprintf(b.out, "\nsaturated: as fast as answers come, for %v\n", b.duration)
 	var limits, one, many []flow
 	for range b.runs {
 		f, err := b.throughRelay(ctx)
@@ -54,7 +54,7 @@ func (b *bench) saturate(ctx context.Context) error {
 // tell prints a run and returns it.
 func (b *bench) tell(what string, f flow) flow {
 	n := float64(max(f.sink.Unique, 1))
-	fmt.Printf("  %-21s accepted %6.0f/s  delivered %6.0f/s  CPU per event: %.3f ms (generator %.3f, sink %.3f)  peak %3.0f MiB  lost %d  duplicated %d  refused %d\n",
+	fmt.Fprintf(b.out, "  %-21s accepted %6.0f/s  delivered %6.0f/s  CPU per event: %.3f ms (generator %.3f, sink %.3f)  peak %3.0f MiB  lost %d  duplicated %d  refused %d\n",
 		what, f.load.PerSecond(), f.delivered(), f.cpuMS(), ms(f.load.CPU)/n, ms(f.sinkCPU)/n, mib(f.rss), f.lost(), f.sink.Repeats, f.load.Refused)
 	return f
 }
