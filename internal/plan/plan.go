@@ -122,6 +122,9 @@ type Ingest struct {
 type Egress struct {
 	Allow     []netip.Prefix `json:"allow,omitempty"`
 	AllowHTTP bool           `json:"allowHTTP,omitempty"`
+	// Local is set where loopback and http are allowed (Allow and AllowHTTP hold
+	// them) by --dev or --forward-to rather than by the DeliveryPool.
+	Local bool `json:"local,omitempty"`
 }
 
 // Retention says how long finished work is kept.

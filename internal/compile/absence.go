@@ -1,0 +1,94 @@
+package compile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+)
+
+const (
+	// AbsenceGrace is how long an object must be missing from complete looks, with
+	// no incomplete look between them, before it counts as deleted.
+	AbsenceGrace = 10 * time.Second
+	// TombstoneLife is how long a deletion is remembered.
+	TombstoneLife = 30 * 24 * time.Hour
+)
+
+// compileAbsence decides on the endpoints that the former plan knew and that are
+// not to be seen now: noted as absent (held) first, and as deleted only once they
+// were missing from complete looks for AbsenceGrace. Both lists come out sorted.
+func (c *compiler) compileAbsence(seen []plan.Endpoint) ([]plan.Absence, []plan.Tombstone) {
+	present := make(map[plan.EndpointKey]bool, len(seen))
+	for i := range seen {
+		present[seen[i].EndpointKey] = true
+	}
+	var missing []plan.Absence
+	for i := range c.previous.Endpoints {
+		if e := &c.previous.Endpoints[i]; !present[e.EndpointKey] {
+			missing = append(missing, plan.Absence{EndpointKey: e.EndpointKey, FirstSeen: e.FirstSeen})
+		}
+	}
+	for _, a := range c.previous.Absent {
+		if !present[a.EndpointKey] {
+			missing = append(missing, a)
+		}
+	}
+
+	var absent []plan.Absence
+	var dead []plan.Tombstone
+	buried := make(map[plan.EndpointKey]bool)
+	for _, a := range missing {
+		a.Since = c.missingSince(a.Since)
+		if !a.Since.IsZero() && c.now.Sub(a.Since) >= AbsenceGrace {
+			dead = append(dead, plan.Tombstone{EndpointKey: a.EndpointKey, DeletedAt: c.now})
+			buried[a.EndpointKey] = true
+			continue
+		}
+		absent = append(absent, a)
+	}
+	for _, t := range c.previous.Tombstones {
+		if !present[t.EndpointKey] && !buried[t.EndpointKey] && c.now.Sub(t.DeletedAt) < TombstoneLife {
+			dead = append(dead, t)
+		}
+	}
+	slices.SortFunc(absent, func(a, b plan.Absence) int { return a.EndpointKey.Compare(b.EndpointKey) })
+	slices.SortFunc(dead, func(a, b plan.Tombstone) int { return a.EndpointKey.Compare(b.EndpointKey) })
+	return absent, dead
+}
+
+// missingSince is when the complete looks began that miss an object, given what
+// the former plan says of it: zero while a look is incomplete, and now where none
+// counted yet or where the former time can't be trusted.
+func (c *compiler) missingSince(since time.Time) time.Time {
+	switch {
+	case !c.complete:
+		return time.Time{}
+	case since.IsZero(), c.opts.FirstLook, since.After(c.now):
+		return c.now
+	}
+	return since
+}
+
+// nextAt is the first time at which an absence becomes a deletion or a tombstone
+// is dropped; zero if there is none.
+func nextAt(p *plan.Plan) time.Time {
+	var next time.Time
+	sooner := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if !p.Pool.AbsentSince.IsZero() {
+		sooner(p.Pool.AbsentSince.Add(AbsenceGrace))
+	}
+	for _, a := range p.Absent {
+		if !a.Since.IsZero() {
+			sooner(a.Since.Add(AbsenceGrace))
+		}
+	}
+	for _, t := range p.Tombstones {
+		sooner(t.DeletedAt.Add(TombstoneLife))
+	}
+	return next
+}

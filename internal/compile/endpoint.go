@@ -1,0 +1,236 @@
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
+	"github.com/doorstep-dev/doorstep/internal/event"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/retry"
+)
+
+// Bounds of a WebhookEndpoint, as the CRD has them.
+const (
+	minTimeout    = time.Second
+	maxTimeout    = 60 * time.Second
+	maxInFlight   = 1000
+	maxEventTypes = 100
+)
+
+// compileEndpoints gives every endpoint seen, resolved or held, sorted by key.
+func (c *compiler) compileEndpoints(in Objects) []plan.Endpoint {
+	out := make([]plan.Endpoint, 0, len(in.Endpoints))
+	present := make(map[plan.EndpointKey]bool, len(in.Endpoints))
+	for i := range in.Endpoints {
+		e := c.compileEndpoint(&in.Endpoints[i])
+		if !present[e.EndpointKey] {
+			present[e.EndpointKey] = true
+			out = append(out, e)
+		}
+	}
+	for _, k := range in.Refused {
+		if former := c.former[k]; former != nil && !present[k] {
+			present[k] = true
+			out = append(out, c.goOn(*former))
+		}
+	}
+	slices.SortFunc(out, func(a, b plan.Endpoint) int { return a.EndpointKey.Compare(b.EndpointKey) })
+	if len(out) == 0 {
+		return nil // as it is read back, so that an empty plan equals itself
+	}
+	return out
+}
+
+// resolver collects what is wrong with one endpoint.
+type resolver struct {
+	*compiler
+	object *v1alpha1.WebhookEndpoint
+	first  *plan.Problem
+}
+
+// fault reports a problem of the endpoint; the first one is what holds it.
+func (r *resolver) fault(field, reason, format string, args ...any) {
+	p := Problem{
+		Kind: KindEndpoint, Namespace: r.object.Namespace, Name: r.object.Name,
+		Field: field, Reason: reason, Message: fmt.Sprintf(format, args...),
+	}
+	r.report(p)
+	if r.first == nil {
+		r.first = &plan.Problem{Reason: p.Reason, Message: p.Message}
+	}
+}
+
+func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
+	r := &resolver{compiler: c, object: o}
+	e := plan.Endpoint{
+		EndpointKey: plan.EndpointKey{Namespace: o.Namespace, Name: o.Name},
+		UID:         string(o.UID),
+		URL:         r.address(),
+		EventTypes:  r.eventTypes(),
+		Timeout:     r.timeout(),
+		MaxInFlight: r.maxInFlight(),
+		Signing:     r.signing(),
+		Retry:       r.retryPolicy(),
+		Suspend:     deref(o.Spec.Suspend),
+	}
+	e.Problem = r.first
+	e.Hash = endpointHash(&e)
+	e.FirstSeen = c.firstSeen(e.EndpointKey)
+	if former := c.former[e.EndpointKey]; e.Problem != nil && former != nil {
+		// A Secret that goes and comes back is no change: an endpoint that was
+		// disabled stays so.
+		e.Hash, e.Signing = former.Hash, former.Signing
+	}
+	return e
+}
+
+// goOn carries an endpoint over from the former plan, whose present text was
+// refused. Its address is checked again: the former plan may come from a run with
+// other flags, and --dev must not reach what it refuses.
+func (c *compiler) goOn(e plan.Endpoint) plan.Endpoint {
+	switch u, err := url.Parse(e.URL); {
+	case c.opts.ForwardTo != nil:
+		e.URL = c.opts.ForwardTo.String()
+	case c.opts.local() != c.previous.Pool.Egress.Local, c.opts.Dev && (err != nil || !isLoopback(u)):
+		e.Problem = &plan.Problem{
+			Reason:  v1alpha1.ReasonSpecInvalid,
+			Message: "the manifest can't be used, and its former version was for a run with other --dev or --forward-to flags; mend the manifest",
+		}
+	}
+	return e
+}
+
+// firstSeen goes on through absence, but not through deletion.
+func (c *compiler) firstSeen(k plan.EndpointKey) time.Time {
+	if e := c.former[k]; e != nil {
+		return e.FirstSeen
+	}
+	for _, a := range c.previous.Absent {
+		if a.EndpointKey == k {
+			return a.FirstSeen
+		}
+	}
+	return c.now
+}
+
+// endpointHash covers everything that a spec, a Secret or a policy decides.
+func endpointHash(e *plan.Endpoint) string {
+	content := plan.Endpoint{
+		URL: e.URL, EventTypes: e.EventTypes, Signing: e.Signing, Timeout: e.Timeout,
+		MaxInFlight: e.MaxInFlight, Retry: e.Retry, Suspend: e.Suspend,
+	}
+	content.Retry.Name = "" // the same policy by another name is no change
+	b, err := json.Marshal(&content)
+	if err != nil {
+		// A factor that is no number; such a policy holds its endpoint.
+		b = []byte(err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// address is the URL to post to, empty when there is none that may be used.
+func (r *resolver) address() string {
+	const field = "spec.url"
+	if r.opts.ForwardTo != nil {
+		return r.opts.ForwardTo.String()
+	}
+	u, err := egress.CheckURL(r.object.Spec.URL)
+	if err != nil {
+		r.fault(field, v1alpha1.ReasonURLInvalid, "%s", err)
+		return ""
+	}
+	switch {
+	case r.opts.Dev && !isLoopback(u):
+		r.fault(field, v1alpha1.ReasonURLInvalid, "--dev sends to loopback only, and %s is not: add --forward-to with an address on this machine, or run without --dev", u.Hostname())
+		return ""
+	case u.Scheme == "http" && !r.pool.plan.Egress.AllowHTTP:
+		r.fault(field, v1alpha1.ReasonURLInvalid, "url is http, which sends events in the clear: use https, or set spec.egress.allowHTTP of the DeliveryPool")
+		return ""
+	}
+	return u.String()
+}
+
+// isLoopback reports whether a URL names this machine without asking a resolver.
+func isLoopback(u *url.URL) bool {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+func (r *resolver) eventTypes() []string {
+	in := r.object.Spec.EventTypes
+	if len(in) > maxEventTypes {
+		r.fault("spec.eventTypes", v1alpha1.ReasonSpecInvalid, "eventTypes has %d entries; at most %d are allowed: use patterns such as order.*", len(in), maxEventTypes)
+	}
+	var out []string
+	for i, p := range in {
+		if err := event.ValidPattern(string(p)); err != nil {
+			// It stays in the list and matches nothing: an empty list would take all.
+			r.fault(fmt.Sprintf("spec.eventTypes[%d]", i), v1alpha1.ReasonSpecInvalid, "%s", err)
+		}
+		out = append(out, string(p))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (r *resolver) timeout() time.Duration {
+	d, err := r.object.Spec.Timeout.ParseOr(v1alpha1.DefaultTimeout)
+	if err == nil && (d < minTimeout || d > maxTimeout) {
+		err = fmt.Errorf("timeout must be from 1s to 60s")
+	}
+	if err != nil {
+		r.fault("spec.timeout", v1alpha1.ReasonSpecInvalid, "%s", err)
+		return v1alpha1.DefaultTimeout
+	}
+	return d
+}
+
+func (r *resolver) maxInFlight() int {
+	n := r.object.Spec.MaxInFlight
+	if n == nil {
+		return int(v1alpha1.DefaultEndpointMaxInFlight)
+	}
+	if *n < 1 || *n > maxInFlight {
+		r.fault("spec.maxInFlight", v1alpha1.ReasonSpecInvalid, "maxInFlight must be from 1 to %d", maxInFlight)
+		return int(v1alpha1.DefaultEndpointMaxInFlight)
+	}
+	return int(*n)
+}
+
+// retryPolicy is the endpoint's own policy, else the pool's, else the built-in.
+func (r *resolver) retryPolicy() retry.Policy {
+	const field = "spec.retryPolicyRef"
+	ref := r.object.Spec.RetryPolicyRef
+	if ref == nil {
+		if r.pool.retry.fault != nil {
+			r.fault(field, v1alpha1.ReasonRetryPolicyInvalid, "defaultRetryPolicy of DeliveryPool %s can't be used: %s; mend it, or name a RetryPolicy in retryPolicyRef",
+				r.pool.plan.Source, r.pool.retry.fault)
+			return retry.BuiltIn()
+		}
+		return r.pool.retry.retry
+	}
+	p, ok := r.policies[plan.EndpointKey{Namespace: r.object.Namespace, Name: ref.Name}]
+	switch {
+	case !ok:
+		r.fault(field+".name", v1alpha1.ReasonRetryPolicyNotFound, "RetryPolicy %s does not exist in namespace %s; create it, or remove retryPolicyRef", ref.Name, r.object.Namespace)
+	case p.fault != nil:
+		r.fault(field+".name", v1alpha1.ReasonRetryPolicyInvalid, "RetryPolicy %s can't be used: %s", ref.Name, p.fault)
+	default:
+		return p.retry
+	}
+	return retry.BuiltIn()
+}

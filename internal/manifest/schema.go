@@ -1,0 +1,185 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// fault is something an API server would refuse an object for.
+type fault struct {
+	field   string
+	message string
+}
+
+// schema holds what validates one kind of custom resource.
+type schema struct {
+	structural *structuralschema.Structural
+	openapi    validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// loadSchemas compiles the CRDs of a file system, by kind. They are part of the
+// binary, so an error is a broken build.
+func loadSchemas(files fs.FS) (map[string]*schema, error) {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list the CRDs: %w", err)
+	}
+	out := make(map[string]*schema, len(names))
+	for _, name := range names {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("read CRD %s: %w", name, err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(b, &crd); err != nil {
+			return nil, fmt.Errorf("read CRD %s: %w", name, err)
+		}
+		s, err := compileSchema(&crd)
+		if err != nil {
+			return nil, fmt.Errorf("compile CRD %s: %w", name, err)
+		}
+		out[crd.Spec.Names.Kind] = s
+	}
+	return out, nil
+}
+
+func compileSchema(crd *apiextensionsv1.CustomResourceDefinition) (*schema, error) {
+	if len(crd.Spec.Versions) != 1 || crd.Spec.Versions[0].Schema == nil {
+		return nil, errors.New("it must have one version with a schema")
+	}
+	var props apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		return nil, err
+	}
+	structural, err := structuralschema.NewStructural(&props)
+	if err != nil {
+		return nil, err
+	}
+	openapi, _, err := validation.NewSchemaValidator(&props)
+	if err != nil {
+		return nil, err
+	}
+	return &schema{structural: structural, openapi: openapi, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+}
+
+// validate does with an object what an API server does on a strict create, or, if
+// old is not nil, on an update of old: unknown fields, defaults, metadata, schema,
+// lists and CEL rules. obj comes out pruned and defaulted. Its status, which no
+// user can set, is dropped.
+func (s *schema) validate(obj, old map[string]any) []fault {
+	delete(obj, "status")
+	faults := metaFaults(obj, s.structural)
+	for _, path := range pruning.PruneWithOptions(obj, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		faults = append(faults, unknownField(path))
+	}
+	defaulting.Default(obj, s.structural)
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.structural)
+
+	errs := validation.ValidateCustomResource(nil, obj, s.openapi)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, obj)...)
+	if s.rules != nil && !blocking(errs) && len(faults) == 0 {
+		var former any
+		if old != nil {
+			former = old
+		}
+		found, _ := s.rules.Validate(context.Background(), nil, s.structural, obj, former, celconfig.RuntimeCELCostBudget)
+		errs = append(errs, found...)
+	}
+	return append(faults, toFaults(errs)...)
+}
+
+// metaFaults checks metadata: its types, unknown fields, names, labels.
+func metaFaults(obj map[string]any, s *structuralschema.Structural) []fault {
+	err, unknown := objectmeta.CoerceWithOptions(nil, obj, s, true, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return toFaults(field.ErrorList{err})
+	}
+	var faults []fault
+	for _, path := range unknown {
+		faults = append(faults, unknownField(path))
+	}
+	errs := apivalidation.ValidateObjectMetaAccessor(&unstructured.Unstructured{Object: obj}, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return append(faults, toFaults(errs)...)
+}
+
+func unknownField(path string) fault {
+	return fault{field: path, message: "unknown field; remove it, or check its spelling and its place"}
+}
+
+// blocking reports whether CEL rules can't run on the object, as the API server
+// decides it (registry/customresource/strategy.go).
+func blocking(errs field.ErrorList) bool {
+	for _, err := range errs {
+		switch err.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return true
+		}
+	}
+	return false
+}
+
+func toFaults(errs field.ErrorList) []fault {
+	out := make([]fault, 0, len(errs))
+	seen := make(map[fault]bool, len(errs))
+	for _, err := range errs {
+		f := fault{field: err.Field, message: words(err)}
+		if f.field == "<nil>" {
+			f.field = ""
+		}
+		if !seen[f] {
+			seen[f] = true
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// words gives an API error without the value it speaks of, which may be a URL with
+// a token. Numbers, and the entries of sets and keys of maps, are shown.
+func words(err *field.Error) string {
+	detail := strings.TrimPrefix(err.Detail, err.Field+" in body ")
+	shown := ""
+	switch v := err.BadValue.(type) {
+	case int, int32, int64, float64, bool:
+		shown = fmt.Sprintf(" (it is %v)", v)
+	}
+	switch err.Type {
+	case field.ErrorTypeRequired:
+		if detail == "" || detail == "Required value" {
+			return "required, but not set"
+		}
+		return detail
+	case field.ErrorTypeDuplicate:
+		return "stands twice in a list that takes each entry once"
+	case field.ErrorTypeTypeInvalid, field.ErrorTypeInvalid:
+		if detail == "" {
+			return "invalid value" + shown
+		}
+		return detail + shown
+	case field.ErrorTypeNotSupported:
+		return "unsupported value: " + detail
+	}
+	if detail == "" {
+		return strings.ToLower(err.Type.String()) + shown
+	}
+	return detail + shown
+}

@@ -1,0 +1,167 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is read. They keep a folder named by mistake from filling memory.
+const (
+	maxFileBytes = 4 << 20
+	maxFiles     = 10_000
+	maxFolders   = 10_000
+	maxDepth     = 32
+)
+
+// tree is what a walk found.
+type tree struct {
+	files []treeFile
+	// folders are the real paths of the folders listed, to be watched.
+	folders  []string
+	problems []Problem
+	// incomplete is set when a part could not be listed: a file that is not in
+	// files may be there all the same.
+	incomplete bool
+}
+
+// treeFile is a file to read. Its info is that of the file behind any links.
+type treeFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// walk lists the manifests under root, or root alone if it is a file, in the order
+// of their names. Names that begin with a dot are passed over: so is the ..data of
+// a ConfigMap volume, whose files are found by the links beside it. Links are
+// followed, and each real file and folder is taken once, so loops end.
+func walk(root string) tree {
+	t := &walker{seen: make(map[string]bool)}
+	info, err := os.Stat(root)
+	switch {
+	case err != nil:
+		t.fail(root, unreadable(err)+"; the endpoints of the last plan are held, not deleted")
+	case info.IsDir():
+		t.folder(root, 0)
+	case info.Mode().IsRegular():
+		t.files = append(t.files, treeFile{path: root, info: info})
+	default:
+		t.fail(root, "neither a folder nor a regular file; name one of these")
+	}
+	return t.tree
+}
+
+type walker struct {
+	tree
+	seen map[string]bool // real paths
+	full bool
+}
+
+func (t *walker) fail(path, message string) {
+	t.problems = append(t.problems, Problem{File: path, Message: message})
+	t.incomplete = true
+}
+
+// first reports whether the real path was not seen before.
+func (t *walker) first(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return true // the reading will say what is wrong
+	}
+	if real, err = filepath.Abs(real); err != nil || t.seen[real] {
+		return err != nil
+	}
+	t.seen[real] = true
+	return true
+}
+
+func (t *walker) folder(path string, depth int) {
+	switch {
+	case t.full || !t.first(path):
+		return
+	case depth > maxDepth:
+		t.fail(path, fmt.Sprintf("more than %d folders deep, so it is not read; move the manifests up", maxDepth))
+		return
+	case len(t.folders) >= maxFolders:
+		t.stop(path, fmt.Sprintf("more than %d folders, so the rest is not read; name the folder that holds the manifests", maxFolders))
+		return
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		t.fail(path, "the folder can't be read: "+unreadable(err))
+		return
+	}
+	t.folders = append(t.folders, path)
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), ".") {
+			t.entry(filepath.Join(path, entry.Name()), entry, depth)
+		}
+	}
+}
+
+func (t *walker) entry(path string, entry fs.DirEntry, depth int) {
+	link := entry.Type()&fs.ModeSymlink != 0
+	if entry.IsDir() {
+		t.folder(path, depth+1)
+		return
+	}
+	if !link && !isManifest(path) {
+		return
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil && isManifest(path):
+		t.fail(path, "can't be read: "+unreadable(err))
+	case err != nil:
+	case info.IsDir():
+		t.folder(path, depth+1)
+	case !isManifest(path):
+	case !info.Mode().IsRegular():
+		t.fail(path, "not a regular file, so it is not read; remove it")
+	case len(t.files) >= maxFiles:
+		t.stop(path, fmt.Sprintf("more than %d files, so the rest is not read; name the folder that holds the manifests", maxFiles))
+	case t.first(path):
+		t.files = append(t.files, treeFile{path: path, info: info})
+	}
+}
+
+func (t *walker) stop(path, message string) {
+	if !t.full {
+		t.full = true
+		t.fail(path, message)
+	}
+}
+
+func isManifest(path string) bool {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+// unreadable words a file system's error without the path, which stands before it.
+func unreadable(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return err.Error()
+}
+
+// same reports whether two walks found the same files in the same state, going by
+// their metadata.
+func (t tree) same(o tree) bool {
+	return t.incomplete == o.incomplete && slices.Equal(t.problems, o.problems) &&
+		slices.EqualFunc(t.files, o.files, func(a, b treeFile) bool {
+			return a.path == b.path && sameState(a.info, b.info)
+		})
+}
+
+func sameState(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
