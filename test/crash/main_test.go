@@ -1,0 +1,46 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/doorstep-dev/doorstep/test/harness"
+)
+
+// binary is the doorstep binary under test.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "doorstep-crash-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if binary, err = harness.Build(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// setting reads a whole number from the environment.
+func setting(t *testing.T, name string, unset int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return unset
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s must be a whole number of 1 or more, not %q", name, text)
+	}
+	return n
+}
+
+var signingKey = harness.Key("crash tests sign with these bytes")
