@@ -16,10 +16,11 @@ export CGO_ENABLED ?= 0
 TOOLS_STAMP := $(shell cat hack/tools/go.sum hack/tools/golangci-lint/main.go | sha256sum | cut -c1-12)
 TOOLS := $(CURDIR)/bin/tools-$(TOOLS_STAMP)
 CONTROLLER_GEN := $(TOOLS)/controller-gen
+CRD_REF_DOCS := $(TOOLS)/crd-ref-docs
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 
 # What `make generate` writes; `make verify` fails when it is not up to date.
-GENERATED := api/v1alpha1 config/crd
+GENERATED := api/v1alpha1 config/crd docs/api
 
 # go test flags for one run, such as TESTFLAGS='-run TestX -v'.
 TESTFLAGS ?=
@@ -73,9 +74,11 @@ interop-deps: ## Install what the tests against the official webhook libraries n
 ##@ Change
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Generate deep copies, apply configurations and CRDs from api/.
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, apply configurations, CRDs and docs/api from api/.
 	$(CONTROLLER_GEN) object applyconfiguration paths=./api/v1alpha1
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1 output:crd:dir=config/crd
+	$(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=hack/apidocs/config.yaml --templates-dir=hack/apidocs/templates \
+	  --renderer=markdown --output-path=docs/api/v1alpha1.md --log-level=ERROR
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format all Go files.
@@ -86,7 +89,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters.
 	$(GOLANGCI_LINT) run
 
 .PHONY: verify
-verify: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Check generated files, formatting, modules, vet and lint.
+verify: $(GOLANGCI_LINT) ## Check generated files, formatting, modules, vet and lint.
 	hack/verify-generated.sh $(GENERATED)
 	$(GOLANGCI_LINT) fmt --diff
 	go mod tidy -diff
@@ -100,6 +103,9 @@ clean: ## Remove what was built.
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
 	cd hack/tools && go build -trimpath -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(CRD_REF_DOCS): hack/tools/go.mod hack/tools/go.sum
+	cd hack/tools && go build -trimpath -o $@ github.com/elastic/crd-ref-docs
 
 $(GOLANGCI_LINT): hack/tools/go.mod hack/tools/go.sum hack/tools/golangci-lint/main.go
 	cd hack/tools && go build -trimpath -o $@ ./golangci-lint

@@ -74,9 +74,11 @@ type EventTypePattern string
 // +kubebuilder:validation:Enum=StandardWebhooks
 type SignatureScheme string
 
-// SignatureSchemeStandardWebhooks signs id, timestamp and body as the Standard Webhooks specification says, with one
-// signature a key.
-const SignatureSchemeStandardWebhooks SignatureScheme = "StandardWebhooks"
+const (
+	// SignatureSchemeStandardWebhooks signs id, timestamp and body as the Standard Webhooks specification says, with one
+	// signature a key.
+	SignatureSchemeStandardWebhooks SignatureScheme = "StandardWebhooks"
+)
 
 // Signing says how requests are signed.
 // +kubebuilder:validation:MinProperties=1
@@ -98,8 +100,8 @@ type Signing struct {
 
 // SigningKey is one signing key.
 type SigningKey struct {
-	// name tells this key from the others of the endpoint: lower-case letters, digits and dashes, at most 63. It is shown
-	// in status and never sent.
+	// name tells this key from the others of the endpoint: lower-case letters, digits and dashes, at most 63. It is never
+	// sent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`

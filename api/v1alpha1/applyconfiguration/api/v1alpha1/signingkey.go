@@ -7,8 +7,8 @@ package v1alpha1
 //
 // SigningKey is one signing key.
 type SigningKeyApplyConfiguration struct {
-	// name tells this key from the others of the endpoint: lower-case letters, digits and dashes, at most 63. It is shown
-	// in status and never sent.
+	// name tells this key from the others of the endpoint: lower-case letters, digits and dashes, at most 63. It is never
+	// sent.
 	Name *string `json:"name,omitempty"`
 	// secretKeyRef names the Secret's key that holds the signing key as text: whsec_ and the base64 of 24 to 64 random
 	// bytes.
