@@ -1,6 +1,230 @@
 package standalone
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
 
-// Run runs until ctx is done and then stops gracefully.
-func Run(ctx context.Context, o Options) error { _ = o; <-ctx.Done(); return nil }
+	"golang.org/x/sync/errgroup"
+
+	"github.com/doorstep-dev/doorstep/internal/deliver"
+	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
+	"github.com/doorstep-dev/doorstep/internal/dispatch"
+	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/queue/pebble"
+)
+
+// shutdownPatience is how long requests under way may take to be answered on a stop.
+const shutdownPatience = 5 * time.Second
+
+// process is everything that runs.
+type process struct {
+	Options
+	listener net.Listener
+	store    *pebble.Store
+	client   *deliver.Client
+	lanes    *dispatch.Dispatcher
+	plan     atomic.Pointer[plan.Plan]
+	planner  *planner
+	api      *http.Server
+}
+
+// Run runs until ctx is done, then stops gracefully: no new events are taken,
+// attempts under way finish within the grace or are given back, everything is made
+// durable. It returns nil on such a stop.
+func Run(ctx context.Context, o Options) error {
+	p := &process{Options: o}
+	if err := p.check(); err != nil {
+		return err
+	}
+	if err := p.open(ctx); err != nil {
+		return errors.Join(err, p.close())
+	}
+	err := p.run(ctx)
+	return errors.Join(err, p.stop())
+}
+
+// open builds everything, in the order in which it depends on each other.
+func (p *process) open(ctx context.Context) (err error) {
+	if err := makePrivateFolder(p.Data); err != nil {
+		return err
+	}
+	// The listener first: a second process is told so before it touches anything.
+	if p.listener, err = net.Listen("tcp", p.Listen); err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another address with --listen", p.Listen, err)
+	}
+	link := &listenerLink{}
+	p.store, err = pebble.Open(pebble.Options{Dir: filepath.Join(p.Data, "queue"), Listener: link, Log: p.Log.WithName("store")})
+	if err != nil {
+		return err
+	}
+	if p.planner, err = newPlanner(p); err != nil {
+		return err
+	}
+	first := p.planner.first()
+	p.client = deliver.New(deliver.Options{
+		Policy:  egressPolicy(first),
+		Version: p.Version,
+	})
+	p.lanes = dispatch.New(dispatch.Options{
+		Queue: p.store, Deliver: p.client, Clock: p.store.Clock(), Log: p.Log.WithName("dispatch"),
+	})
+	link.to.Store(p.lanes)
+	p.use(ctx, first)
+	auth, err := p.authorizer()
+	if err != nil {
+		return err
+	}
+	p.api = ingest.NewServer(ingest.New(ingest.Options{
+		Queue: p.store, Plan: p.plan.Load, Lanes: laneViews{p.lanes}, Authorizer: auth,
+		Version: p.Version, Log: p.Log.WithName("api"),
+	}))
+	p.api.ErrorLog = quietServerLog(p.Log)
+	return nil
+}
+
+// use makes a plan the one in force.
+func (p *process) use(ctx context.Context, pl *plan.Plan) {
+	p.client.SetPolicy(egressPolicy(pl))
+	p.plan.Store(pl)
+	p.lanes.Apply(ctx, pl)
+}
+
+func egressPolicy(pl *plan.Plan) egress.Policy {
+	return egress.Policy{Allow: pl.Pool.Egress.Allow, AllowHTTP: pl.Pool.Egress.AllowHTTP}
+}
+
+// run runs until ctx is done or something fails.
+func (p *process) run(ctx context.Context) error {
+	p.greet()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := p.api.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve the API: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error { return p.planner.run(ctx) })
+	g.Go(func() error { return p.lanes.Run(ctx) })
+	g.Go(func() error { return p.prune(ctx) })
+	g.Go(func() error {
+		<-ctx.Done()
+		return p.stopIngest() //nolint:contextcheck // ctx is done; the stop has its own time
+	})
+	return g.Wait()
+}
+
+// stopIngest answers the requests under way and takes no more.
+func (p *process) stopIngest() error {
+	p.Log.Info("Stopping: no new events are taken", "grace", p.Grace.String())
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
+	defer cancel()
+	if err := p.api.Shutdown(ctx); err != nil {
+		// Whoever still sends hasn't been answered, and so sends again.
+		return ignoreTimeout(p.api.Close())
+	}
+	return nil
+}
+
+func ignoreTimeout(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// stop ends what Run opened.
+func (p *process) stop() error {
+	p.lanes.Stop(p.Grace)
+	waiting := 0
+	for _, k := range p.store.Endpoints() {
+		waiting += p.store.Counts(k).Waiting()
+	}
+	err := p.close()
+	p.Log.Info("Stopped: everything accepted is in the store", "waiting", waiting)
+	return err
+}
+
+// close releases what was opened, however far that got.
+func (p *process) close() error {
+	var errs []error
+	if p.client != nil {
+		p.client.Close()
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.Close())
+	}
+	if p.listener != nil {
+		if err := p.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listenerLink passes the store's news on to the dispatcher, which is made after it.
+type listenerLink struct {
+	to atomic.Pointer[dispatch.Dispatcher]
+}
+
+func (l *listenerLink) Accepted(events []*queue.StoredEvent) {
+	if d := l.to.Load(); d != nil {
+		d.Accepted(events)
+	}
+}
+
+func (l *listenerLink) Requeued(del queue.Delivery) {
+	if d := l.to.Load(); d != nil {
+		d.Requeued(del)
+	}
+}
+
+// laneViews shows dispatch's lanes to the API.
+type laneViews struct{ *dispatch.Dispatcher }
+
+// View gives an endpoint's lane.
+func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
+	v, ok := l.Dispatcher.View(k)
+	return ingest.LaneView{
+		State: ingest.LaneState(v.State.String()), Reason: v.Reason, Message: v.Message,
+		Since: v.Since, RetryAt: v.RetryAt, InFlight: v.InFlight, Held: v.State.Held(),
+	}, ok
+}
+
+const (
+	pruneInterval = time.Minute
+	// pruneLimit bounds one look, so that it never holds up the writer for long.
+	pruneLimit = 200
+)
+
+// prune forgets old events, a few at a time.
+func (p *process) prune(ctx context.Context) error {
+	t := time.NewTicker(pruneInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		pool := p.plan.Load().Pool
+		now := p.store.Clock().Now()
+		// The identity goes with the event, so the event stays for the dedupe window too.
+		delivered := now.Add(-max(pool.Retention.Delivered, pool.Ingest.DedupeWindow))
+		dead := now.Add(-max(pool.Retention.DeadLetters, pool.Ingest.DedupeWindow))
+		for ended := false; !ended && ctx.Err() == nil; {
+			var err error
+			if _, ended, err = p.store.Prune(ctx, delivered, dead, pruneLimit); err != nil {
+				p.Log.Error(err, "Forgetting old events failed; it is tried again in a minute")
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/retry"
+)
+
+// MissingGrace is how long a deleted endpoint's deliveries wait for it to be made
+// again.
+const MissingGrace = 15 * time.Minute
+
+// Apply takes a new plan. Attempts under way finish with the old one; every attempt
+// begun afterwards uses the new one.
+func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
+	targets := make(map[plan.EndpointKey]*target, len(p.Endpoints))
+	for _, e := range p.Endpoints {
+		targets[e.EndpointKey] = newTarget(e)
+	}
+	deleted := make(map[plan.EndpointKey]time.Time, len(p.Tombstones))
+	for _, t := range p.Tombstones {
+		deleted[t.EndpointKey] = t.DeletedAt
+	}
+	var enabled, repoliced []*lane
+	d.mu.Lock()
+	now := d.clock.Now()
+	d.maxInFlight = max(p.Pool.MaxInFlight, 1)
+	for k := range targets {
+		d.lane(k)
+	}
+	for _, k := range sortedKeys(d.lanes) {
+		l := d.lanes[k]
+		t := targets[k]
+		if t == nil {
+			l.absent(deleted[k], now)
+			continue
+		}
+		was := l.target
+		l.target, l.deletedAt = t, time.Time{}
+		l.setHold(holdOf(t, p.Pool.Suspend), now)
+		if l.flow.state == Disabled && l.stored.Hash != t.Hash {
+			enabled = append(enabled, l)
+		} else if l.flow.state == BackingOff && was != nil && was.Hash != t.Hash {
+			// What was changed may be what was wrong: knock at once.
+			l.flow.until = now
+			l.flow.step = 0
+		}
+		if l.stored.RetryHash != "" && l.stored.RetryHash != t.retryHash {
+			repoliced = append(repoliced, l)
+		}
+		d.wake(l)
+	}
+	d.mu.Unlock()
+	for _, l := range enabled {
+		if err := d.enable(ctx, l, "the endpoint was changed"); err != nil {
+			d.log.Error(err, "Enabling a changed endpoint failed; it stays disabled", "endpoint", l.key.String())
+		}
+	}
+	for _, l := range repoliced {
+		if err := d.reschedule(ctx, l); err != nil {
+			d.log.Error(err, "Applying a changed retry policy to waiting deliveries failed; they keep their due times", "endpoint", l.key.String())
+		}
+	}
+	d.lookAround()
+}
+
+// absent holds a lane that the plan doesn't have.
+func (l *lane) absent(deletedAt, now time.Time) {
+	if deletedAt.IsZero() {
+		l.setHold(NotInPlan, now)
+		return
+	}
+	l.deletedAt = deletedAt
+	l.setHold(Missing, now)
+}
+
+func holdOf(t *target, poolSuspended bool) State {
+	switch {
+	case t.problem != nil:
+		return Unresolved
+	case t.Suspend || poolSuspended:
+		return Suspended
+	}
+	return Active
+}
+
+// Enable brings a disabled endpoint back. Any other is left as it is.
+func (d *Dispatcher) Enable(ctx context.Context, k plan.EndpointKey) error {
+	d.mu.Lock()
+	l := d.lanes[k]
+	d.mu.Unlock()
+	if l == nil {
+		return ErrNoLane
+	}
+	return d.enable(ctx, l, "somebody enabled it")
+}
+
+func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
+	d.mu.Lock()
+	if l.flow.state != Disabled {
+		d.mu.Unlock()
+		return nil
+	}
+	stored := l.stored
+	d.mu.Unlock()
+	stored.Disabled, stored.Reason, stored.Message, stored.Hash, stored.At = false, "", "", "", time.Time{}
+	if err := d.queue.SetLane(ctx, l.key, stored); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l.flow.state != Disabled {
+		return nil
+	}
+	now := d.clock.Now()
+	l.stored = stored
+	l.flow.enable(l.target == nil || l.target.Retry.OnRecovery == retry.Expedite, now)
+	if l.flow.expedite {
+		l.beginOld(now)
+	}
+	d.wake(l)
+	d.log.Info("Lane changed", "endpoint", l.key.String(), "from", Disabled.String(), "to", Draining.String(), "cause", why)
+	return nil
+}
+
+// reschedule applies a changed policy to deliveries that wait for a retry: attempt n
+// uses step n of the new policy, if that is earlier. A time that the receiver asked
+// for (429, 503) stays.
+func (d *Dispatcher) reschedule(ctx context.Context, l *lane) error {
+	d.mu.Lock()
+	t := l.target
+	d.mu.Unlock()
+	var after queue.Seq
+	for {
+		ds, err := d.queue.Retrying(ctx, l.key, after, 1000)
+		if err != nil {
+			return err
+		}
+		due := map[queue.Seq]time.Time{}
+		for _, del := range ds {
+			after = del.Seq
+			if del.State != queue.Retrying || del.LastStatus == 429 || del.LastStatus == 503 {
+				continue
+			}
+			failedAt := del.DueAt.Add(-del.Delay)
+			at, _, dead := t.Retry.Next(failedAt, del.QueuedAt, del.Budget, t.Retry.Delay(del.Budget, d.rand()))
+			if dead == "" && at.Before(del.DueAt) {
+				due[del.Seq] = at
+			}
+		}
+		if len(due) > 0 {
+			if _, err := d.queue.Reschedule(ctx, l.key, due); err != nil {
+				return err
+			}
+		}
+		if len(ds) < 1000 {
+			break
+		}
+	}
+	d.mu.Lock()
+	l.stored.RetryHash = t.retryHash
+	stored := l.stored
+	l.reloadDue()
+	l.note(d.clock.Now())
+	d.wake(l)
+	d.mu.Unlock()
+	return d.queue.SetLane(ctx, l.key, stored)
+}

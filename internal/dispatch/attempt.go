@@ -1,0 +1,309 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/deliver"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/retry"
+)
+
+// attempt makes one attempt and hands its outcome to the queue.
+func (d *Dispatcher) attempt(j job) {
+	ev := j.item.event
+	if ev == nil {
+		var err error
+		if ev, err = d.queue.Event(context.Background(), j.item.Seq); err != nil {
+			d.unreadable(j, err)
+			return
+		}
+	}
+	res := d.deliver.Do(d.attempts, request(j, ev))
+	if res.Class(&j.target.Retry) == retry.Held {
+		d.held(j, &res)
+		return
+	}
+	o, disabled := d.judge(j, &res)
+	if disabled != nil {
+		// Before the outcome: after a crash in between, one more delivery is tried.
+		if err := d.queue.SetLane(context.Background(), j.lane.key, *disabled); err != nil {
+			d.log.Error(err, "Remembering the lane's state failed; it holds until a restart", "endpoint", j.lane.key.String())
+		}
+	}
+	d.queue.Record(o, func(err error) { d.recorded(j, &o, err) })
+}
+
+func request(j job, ev *queue.StoredEvent) *deliver.Request {
+	return &deliver.Request{
+		URL:           j.target.url,
+		WebhookID:     ev.WebhookID,
+		DeliveryID:    DeliveryID(ev.Namespace, ev.WebhookID, j.target.Name),
+		AttemptNumber: j.item.Attempts + 1,
+		Replay:        j.item.Replays > 0,
+		ContentType:   ev.ContentType,
+		Headers:       ev.Headers,
+		Body:          ev.Body,
+		Keys:          j.target.keys,
+		TraceParent:   ev.TraceParent,
+		Timeout:       j.target.Timeout,
+	}
+}
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// DeliveryID names the delivery of an event to an endpoint: the same on every attempt
+// and replay, for the doorstep-delivery-id header.
+func DeliveryID(namespace, webhookID, endpoint string) string {
+	b := make([]byte, 0, 192)
+	b = append(b, namespace...)
+	b = append(b, 0)
+	b = append(b, webhookID...)
+	b = append(b, 0)
+	b = append(b, endpoint...)
+	sum := sha256.Sum256(b)
+	b = append(b[:0], "dlv_"...)
+	return string(idEncoding.AppendEncode(b, sum[:16])[:4+26])
+}
+
+// isRejection tells the answers that a bad rollout at the receiver gives to all.
+func isRejection(status int) bool {
+	switch status {
+	case 401, 403, 404, 405, 407:
+		return true
+	}
+	return false
+}
+
+// verdictOf says what a result means for its endpoint, and the reason of a dead
+// letter that comes of it.
+func verdictOf(class retry.Class, res *deliver.Result) (verdict, string) {
+	switch {
+	case class == retry.Delivered:
+		return succeeded, ""
+	case class == retry.Disable:
+		return gone, queue.ReasonDisabled
+	case res.Reason == deliver.ReasonDenied:
+		return nothing, queue.ReasonNotAllowed
+	case res.WebhookDelivery == deliver.DeliveryAbort:
+		return refused, queue.ReasonAborted
+	case isRejection(res.Status):
+		return rejected, queue.ReasonRejected
+	case class == retry.DeadLetter:
+		return refused, queue.ReasonRejected
+	}
+	return faulted, ""
+}
+
+// judge ends an attempt in memory: the lane's state takes the answer, and the policy
+// says what becomes of the delivery. It gives the lane's record where the answer
+// disabled the lane.
+func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, *queue.Lane) {
+	p := &j.target.Retry
+	class := res.Class(p)
+	v, reason := verdictOf(class, res)
+	delay, asked := p.Wait(j.item.Budget+1, d.rand(), res.Status, res.RetryAfter, d.clock.Wall())
+	if res.Status != 429 && res.Status != 503 {
+		asked = 0
+	}
+	now := d.clock.Now()
+
+	d.mu.Lock()
+	l := j.lane
+	before := l.flow.state
+	l.flow.result(v, asked, j.epoch, p.OnRecovery == retry.Expedite, now)
+	if l.flow.state == Draining && before != Draining && l.flow.expedite {
+		l.beginOld(now)
+	}
+	if class == retry.DeadLetter && v == rejected && l.flow.rejecting() {
+		class = retry.Retry
+	}
+	var record *queue.Lane
+	if v == gone && before != Disabled {
+		l.stored.Disabled, l.stored.Reason, l.stored.At, l.stored.Hash = true, l.flow.reason, now, j.target.Hash
+		l.stored.Message = disabledMessage(res)
+		record = new(queue.Lane)
+		*record = l.stored
+	} else if class == retry.Retry && l.stored.RetryHash != j.target.retryHash {
+		l.stored.RetryHash = j.target.retryHash
+		record = new(queue.Lane)
+		*record = l.stored
+	}
+	d.landed(l)
+	changed := before != l.flow.state
+	state := l.flow.state
+	d.mu.Unlock()
+
+	if changed {
+		d.log.Info("Lane changed", "endpoint", l.key.String(), "from", before.String(), "to", state.String(), "cause", res.Message)
+	}
+	o := queue.Outcome{Seq: j.item.Seq, Endpoint: l.key, Attempt: attemptRecord(j, res, class)}
+	switch class {
+	case retry.Delivered:
+		o.To = queue.Delivered
+	case retry.Retry:
+		due, wait, dead := p.Next(now, j.item.QueuedAt, j.item.Budget+1, delay)
+		if dead != "" {
+			o.To, o.Reason = queue.DeadLettered, dead
+		} else {
+			o.To, o.DueAt, o.Delay = queue.Retrying, due, wait
+		}
+	default:
+		o.To, o.Reason = queue.DeadLettered, reason
+	}
+	return o, record
+}
+
+func disabledMessage(res *deliver.Result) string {
+	if res.Status == 410 {
+		return "the receiver answered 410 Gone"
+	}
+	return "the receiver asked not to be sent to any more (webhook-delivery: disable)"
+}
+
+func attemptRecord(j job, res *deliver.Result, class retry.Class) queue.Attempt {
+	a := queue.Attempt{
+		Number: j.item.Attempts + 1, StartedAt: res.StartedAt, Duration: res.Duration,
+		Status: res.Status, Class: class, Reason: res.Reason, Message: res.Message, Sent: res.Sent,
+		Replay: j.item.Replays > 0, HandlerVersion: res.HandlerVersion,
+	}
+	if class != retry.Delivered {
+		a.Response = res.Response
+	}
+	return a
+}
+
+// recorded is called once an outcome is written.
+func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
+	if err != nil && !errors.Is(err, queue.ErrNotWaiting) {
+		// The delivery stays flying: the store is about to end, and the next process
+		// finds it waiting, as it was before this attempt.
+		d.log.Error(err, "Recording an attempt failed; the delivery still waits in the store and will be attempted again after a restart",
+			"endpoint", j.lane.key.String(), "attempt", o.Attempt.Number)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(j.lane.flying, j.item.Seq)
+	if err == nil && o.To == queue.Retrying {
+		j.lane.note(o.DueAt)
+		d.wake(j.lane)
+	}
+}
+
+// unreadable deals with a delivery whose event can't be read.
+func (d *Dispatcher) unreadable(j job, err error) {
+	if !errors.Is(err, queue.ErrPayloadMissing) && !errors.Is(err, queue.ErrNotFound) {
+		d.log.Error(err, "Reading an event failed; its delivery stays in the store and is tried again",
+			"endpoint", j.lane.key.String(), "in", loadRetry)
+		d.giveBack(j, loadRetry)
+		return
+	}
+	n, err := d.queue.Settle(context.Background(), j.lane.key, []queue.Seq{j.item.Seq}, queue.ReasonPayloadMissing)
+	if err != nil {
+		d.log.Error(err, "Dead-lettering a delivery without payload failed; it is tried again", "endpoint", j.lane.key.String())
+		d.giveBack(j, loadRetry)
+		return
+	}
+	d.log.Info("A delivery was dead-lettered: its payload is missing from the store", "endpoint", j.lane.key.String(), "deliveries", n)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(j.lane.flying, j.item.Seq)
+	d.landed(j.lane)
+}
+
+// held gives a delivery back whose attempt was not made by a fault of ours.
+func (d *Dispatcher) held(j job, res *deliver.Result) {
+	if res.Reason == deliver.ReasonShutdown {
+		d.giveBack(j, 0)
+		return
+	}
+	d.log.Info("An attempt could not be made; its delivery waits and is tried again", "endpoint", j.lane.key.String(), "cause", res.Message, "in", loadRetry)
+	d.giveBack(j, loadRetry)
+}
+
+// giveBack returns a delivery whose attempt was not made, and pauses its lane.
+func (d *Dispatcher) giveBack(j job, pause time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := j.lane
+	delete(l.flying, j.item.Seq)
+	j.item.event = nil
+	l.window.giveBack(j.item)
+	if pause > 0 {
+		l.flow.until = later(l.flow.until, d.clock.Now().Add(pause))
+	}
+	d.landed(l)
+}
+
+// View is what a lane looks like from outside.
+type View struct {
+	State State
+	// Reason and Message say why, in the words of a condition; empty while Active.
+	Reason, Message string
+	// Since is when the state began, steady time.
+	Since time.Time
+	// RetryAt is when the next attempt may be made, while BackingOff.
+	RetryAt  time.Time
+	InFlight int
+}
+
+// View gives an endpoint's lane; false if there is none.
+func (d *Dispatcher) View(k plan.EndpointKey) (View, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lanes[k]
+	if l == nil {
+		return View{}, false
+	}
+	v := View{State: l.state(), Reason: l.flow.reason, Since: l.since(), InFlight: l.inFlight}
+	switch v.State {
+	case Disabled:
+		v.Message = l.stored.Message + "; events are held; once the receiver is mended, run doorstep endpoint enable or change the endpoint's spec"
+	case BackingOff:
+		v.RetryAt = l.flow.until
+		v.Message = backOffMessages[l.flow.reason]
+	case Suspended:
+		v.Reason, v.Message = "Suspended", "spec.suspend of the endpoint or its pool is true; events are held"
+	case Missing:
+		v.Reason, v.Message = "EndpointMissing", "the endpoint was deleted; its waiting deliveries are dead-lettered if it isn't made again within 15 minutes"
+	case NotInPlan:
+		v.Reason, v.Message = "NotInPlan", "the endpoint isn't to be seen at the moment; events are held"
+	case Unresolved:
+		v.Reason, v.Message = l.target.problem.Reason, l.target.problem.Message
+	}
+	return v, true
+}
+
+var backOffMessages = map[string]string{
+	ReasonFailing:     "the receiver fails; one attempt at a time is made, at most a minute apart",
+	ReasonRateLimited: "the receiver asks to wait (Retry-After)",
+	ReasonRejecting:   "the receiver answers 401, 403, 404, 405 or 407 to everything; while it does, nothing is dead-lettered for it",
+}
+
+// InFlight reports whether a delivery is being attempted.
+func (d *Dispatcher) InFlight(k plan.EndpointKey, seq queue.Seq) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lanes[k]
+	if l == nil {
+		return false
+	}
+	_, ok := l.flying[seq]
+	return ok
+}
+
+// sortedKeys is for loops whose order shows.
+func sortedKeys(m map[plan.EndpointKey]*lane) []plan.EndpointKey {
+	keys := make([]plan.EndpointKey, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, plan.EndpointKey.Compare)
+	return keys
+}

@@ -1,0 +1,144 @@
+package dispatch
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/sign"
+)
+
+// target is an endpoint ready to be delivered to: parsed once per plan, shared by
+// all attempts and never changed.
+type target struct {
+	plan.Endpoint
+	url  *url.URL
+	keys []sign.Key
+	// retryHash identifies the policy that due times are made by.
+	retryHash string
+	// problem is the plan's, or that of the parts that can't be read.
+	problem *plan.Problem
+}
+
+func newTarget(e plan.Endpoint) *target {
+	t := &target{Endpoint: e, problem: e.Problem, retryHash: e.Retry.Hash()}
+	if t.problem != nil {
+		return t
+	}
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Host == "" {
+		t.problem = &plan.Problem{Reason: "URLInvalid", Message: "the plan's URL for this endpoint can't be read; apply the endpoint again"}
+		return t
+	}
+	t.url = u
+	for _, k := range e.Signing.Keys {
+		key, err := sign.ParseKey(k.Key)
+		if err != nil {
+			t.problem = &plan.Problem{Reason: "KeyInvalid", Message: "signing key " + k.Name + ": " + err.Error()}
+			return t
+		}
+		t.keys = append(t.keys, key)
+	}
+	if len(t.keys) == 0 {
+		t.problem = &plan.Problem{Reason: "KeyInvalid", Message: "the endpoint has no signing key, and nothing is sent unsigned"}
+	}
+	return t
+}
+
+// lane is one endpoint's deliveries on their way. The dispatcher's mutex guards it.
+type lane struct {
+	key plan.EndpointKey
+	// target is nil until a plan has held the endpoint.
+	target *target
+	// hold is Suspended, Unresolved, Missing, NotInPlan, or Active for none.
+	hold      State
+	holdSince time.Time
+	// deletedAt is the tombstone's time while Missing.
+	deletedAt time.Time
+	flow      flow
+	// stored is what the queue remembers of this lane.
+	stored queue.Lane
+
+	window
+	// flying are deliveries with an attempt under way or an outcome not yet written.
+	flying map[queue.Seq]struct{}
+	// inFlight counts attempts under way.
+	inFlight int
+
+	ready   bool // in the ready ring
+	parked  bool // waits for its share of the pool's attempts
+	loading bool // a load is under way or in the ring
+	busy    bool // upkeep is changing stored deliveries: nothing is picked
+	timer   *time.Timer
+	wakeAt  time.Time
+}
+
+// state is the lane's state as seen from outside.
+func (l *lane) state() State {
+	if l.hold != Active {
+		return l.hold
+	}
+	return l.flow.state
+}
+
+// since is when it began.
+func (l *lane) since() time.Time {
+	if l.hold != Active {
+		return l.holdSince
+	}
+	return l.flow.since
+}
+
+func (l *lane) setHold(s State, now time.Time) {
+	if l.hold != s {
+		l.hold, l.holdSince = s, now
+	}
+}
+
+// decision is what a lane has for a worker.
+type decision uint8
+
+const (
+	idle    decision = iota // nothing now; look again at wakeAt, if set
+	attempt                 // a delivery
+	load                    // its window wants filling first
+)
+
+// pick chooses what the lane does next. share is how many attempts the pool lets it
+// have in flight at the moment. It changes the window when it gives a delivery out.
+func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
+	if l.state().Held() || l.busy || l.target == nil {
+		return idle, item{}, time.Time{}
+	}
+	allowed, wake := l.flow.allowed(l.target.MaxInFlight, now)
+	if l.inFlight >= min(allowed, share) {
+		return idle, item{}, wake
+	}
+	expedite := l.flow.state == Draining && l.flow.expedite
+	if l.wants(expedite, now) && !l.loading {
+		return load, item{}, time.Time{}
+	}
+	if expedite && l.wantsOld() {
+		return idle, item{}, time.Time{} // the load under way may bring older ones than are here
+	}
+	if it, ok := l.take(expedite, now); ok {
+		return attempt, it, time.Time{}
+	}
+	return idle, item{}, l.nextDue
+}
+
+// drained ends Draining where full speed is reached, or there is nothing left to
+// bring forward.
+func (l *lane) drained(now time.Time) {
+	f := &l.flow
+	if f.state != Draining || l.target == nil || l.loading {
+		return
+	}
+	caughtUp := !f.expedite || !l.oldMore && len(l.old) == 0
+	empty := len(l.fresh) == 0 && !l.freshMore && l.inFlight == 0
+	if caughtUp && (f.limit >= l.target.MaxInFlight || empty) {
+		f.full(now)
+		l.endOld(now)
+	}
+}

@@ -1,0 +1,113 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// loadRetry is how long a lane waits after the store could not be read.
+const loadRetry = 5 * time.Second
+
+// want says what a load reads, as it was when the load began.
+type want struct {
+	now       time.Time
+	fresh     bool
+	freshSeq  queue.Seq
+	freshTail queue.Seq
+	due       bool
+	old       bool
+	oldSeq    queue.Seq
+	epoch     int
+	// limit leaves room for deliveries that are flying and so of no use.
+	limit int
+}
+
+// want says what the lane's window lacks.
+func (l *lane) want(now time.Time) want {
+	w := want{
+		now: now, limit: windowSize + len(l.flying), epoch: l.flow.epoch,
+		fresh: l.wantsFresh(), freshSeq: l.freshSeq, freshTail: l.freshTail,
+	}
+	if l.flow.state == Draining && l.flow.expedite {
+		w.old, w.oldSeq = l.wantsOld(), l.oldSeq
+	} else if w.due = l.wantsDue(now); w.due {
+		l.nextDue = time.Time{} // what is noted from now on comes on top of what is read
+	}
+	return w
+}
+
+// load reads from the store what a window lacks.
+func (d *Dispatcher) load(j job) {
+	ctx, l, w := context.Background(), j.lane, j.want
+	var fresh, due, old []queue.Delivery
+	var nextDue time.Time
+	var err error
+	if w.fresh {
+		fresh, err = d.queue.Fresh(ctx, l.key, w.freshSeq, w.limit)
+	}
+	if w.due && err == nil {
+		due, nextDue, err = d.queue.Due(ctx, l.key, w.now, w.limit)
+	}
+	if w.old && err == nil {
+		old, err = d.queue.Retrying(ctx, l.key, w.oldSeq, w.limit)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.loading = false
+	if err != nil {
+		d.log.Error(err, "Reading waiting deliveries failed; they stay in the store and are read again", "endpoint", l.key.String(), "in", loadRetry)
+		if w.due {
+			l.note(w.now.Add(loadRetry))
+		}
+		d.arm(l, w.now, w.now.Add(loadRetry))
+		return
+	}
+	if w.fresh && l.freshSeq == w.freshSeq {
+		l.loadedFresh(fresh, w)
+	}
+	if w.due {
+		l.loadedDue(due, nextDue)
+	}
+	if w.old && l.oldMore && l.oldSeq == w.oldSeq {
+		l.loadedOld(old, w)
+	}
+	d.wake(l)
+}
+
+func (l *lane) loadedFresh(ds []queue.Delivery, w want) {
+	for _, del := range ds {
+		l.freshSeq = del.Seq
+		if _, ok := l.flying[del.Seq]; !ok {
+			l.fresh = append(l.fresh, item{Delivery: del})
+		}
+	}
+	if len(ds) < w.limit && l.freshTail == w.freshTail {
+		// All that was durable when the load began is here, and nothing came since.
+		l.freshMore = false
+		l.freshSeq = max(l.freshSeq, l.freshTail)
+	}
+}
+
+func (l *lane) loadedDue(ds []queue.Delivery, next time.Time) {
+	for _, del := range ds {
+		if _, ok := l.flying[del.Seq]; !ok {
+			l.due = append(l.due, item{Delivery: del})
+		}
+	}
+	if !next.IsZero() {
+		l.note(next)
+	}
+}
+
+func (l *lane) loadedOld(ds []queue.Delivery, w want) {
+	l.oldMore = len(ds) == w.limit
+	for _, del := range ds {
+		l.oldSeq = del.Seq
+		failedAt := del.DueAt.Add(-del.Delay)
+		if _, ok := l.flying[del.Seq]; !ok && failedAt.Before(l.oldBefore) {
+			l.old = append(l.old, item{Delivery: del})
+		}
+	}
+}

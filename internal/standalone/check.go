@@ -1,0 +1,116 @@
+package standalone
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+
+	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
+	"github.com/doorstep-dev/doorstep/internal/ingest"
+)
+
+// check refuses options that don't go together, naming the flag and the way out.
+func (p *process) check() error {
+	if p.Dir == "" && p.ForwardTo == "" {
+		return errors.New("nothing to run: give a folder of manifests with -f, or --dev --forward-to URL")
+	}
+	if p.ForwardTo != "" {
+		if !p.Dev {
+			return errors.New("--forward-to needs --dev: it replaces the address of every endpoint")
+		}
+		if _, err := egress.CheckURL(p.ForwardTo); err != nil {
+			return fmt.Errorf("--forward-to: %w", err)
+		}
+	}
+	if p.Data == "" {
+		return errors.New("--data is needed: the folder that holds the queue")
+	}
+	if p.Dir != "" {
+		if _, err := os.Stat(p.Dir); err != nil {
+			return fmt.Errorf("-f %s: %w", p.Dir, errors.Unwrap(err))
+		}
+	}
+	return checkLoopback(p.Listen)
+}
+
+func checkLoopback(listen string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: it must be host:port, such as 127.0.0.1:8080", listen)
+	}
+	if host == "localhost" {
+		return nil
+	}
+	if a, err := netip.ParseAddr(host); err != nil || !a.IsLoopback() {
+		return fmt.Errorf("--listen %s: standalone listens on loopback addresses only, such as 127.0.0.1:8080", listen)
+	}
+	return nil
+}
+
+func makePrivateFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	return nil
+}
+
+// APIKeyFile is where a data folder's API key is kept.
+func APIKeyFile(data string) string { return filepath.Join(data, "api-key") }
+
+// authorizer lets everybody on this machine in with --dev; else whoever has the API
+// key, which is made once and kept in the data folder.
+func (p *process) authorizer() (ingest.Authorizer, error) {
+	if p.Dev {
+		return ingest.Loopback(), nil
+	}
+	file := APIKeyFile(p.Data)
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, key, err := ingest.NewAPIKey("standalone")
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			return nil, fmt.Errorf("write the API key: %w", err)
+		}
+		return ingest.Keys(key), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the API key: %w", err)
+	}
+	key, err := ingest.ParseAPIKey(strings.TrimSpace(string(b)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; remove the file to have a new one made", file, err)
+	}
+	return ingest.Keys(key), nil
+}
+
+// greet tells where everything is.
+func (p *process) greet() {
+	addr := p.listener.Addr().String()
+	_, _ = fmt.Fprintf(p.Out, "Doorstep takes events at http://%s/v1/namespaces/{namespace}/events\n", addr)
+	if !p.Dev {
+		_, _ = fmt.Fprintf(p.Out, "  with the API key in %s (Authorization: Bearer …)\n", APIKeyFile(p.Data))
+	}
+	if p.ForwardTo != "" {
+		_, _ = fmt.Fprintln(p.Out, "  and forwards everything to the --forward-to address")
+	}
+}
+
+// quietServerLog passes net/http's complaints about clients on at a low level.
+func quietServerLog(l logr.Logger) *log.Logger { return log.New(serverLog{l.V(1)}, "", 0) }
+
+type serverLog struct{ logr.Logger }
+
+func (s serverLog) Write(b []byte) (int, error) {
+	s.Info("HTTP server: " + strings.TrimSpace(string(b)))
+	return len(b), nil
+}
