@@ -1,0 +1,4 @@
+// Package interop holds the test that real deliveries of the real binary are verified
+// by other people's libraries: the npm packages standardwebhooks and svix, in a
+// receiver run by node. `make interop-deps` installs them.
+package interop
