@@ -1,0 +1,66 @@
+package deliver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"testing"
+
+	"github.com/doorstep-dev/doorstep/internal/sign"
+)
+
+var discardLog = log.New(io.Discard, "", 0)
+
+func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
+
+func sink(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// BenchmarkDo measures a whole attempt of 1 KiB against a server in the same
+// process; BenchmarkBareClient a POST of the same body, signed, by an http.Client.
+func BenchmarkDo(b *testing.B) {
+	s, _ := newServer(b, false, false, sink)
+	c := newClient(b, Options{})
+	r := newRequest(b, s.URL)
+	r.Body = bytes.Repeat([]byte("a"), 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		if res := c.Do(context.Background(), r); res.Status != http.StatusNoContent {
+			b.Fatalf("%+v", res)
+		}
+	}
+}
+
+func BenchmarkBareClient(b *testing.B) {
+	s, _ := newServer(b, false, false, sink)
+	r := newRequest(b, s.URL)
+	body := bytes.Repeat([]byte("a"), 1024)
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: r.Timeout}
+	defer client.CloseIdleConnections()
+	b.ReportAllocs()
+	for b.Loop() {
+		signature, err := sign.Sign(nil, r.Keys, r.WebhookID, 1_792_000_000, body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		req, err := http.NewRequest(http.MethodPost, s.URL, bytes.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		req.Header.Set("Content-Type", r.ContentType)
+		req.Header.Set("Webhook-Id", r.WebhookID)
+		req.Header.Set("Webhook-Timestamp", "1792000000")
+		req.Header.Set("Webhook-Signature", string(signature))
+		resp, err := client.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+}

@@ -1,0 +1,161 @@
+package deliver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// Reasons of failed attempts: metric labels and the reason of an attempt record.
+const (
+	ReasonTimeout  = "timeout"
+	ReasonConnect  = "connect"
+	ReasonDNS      = "dns"
+	ReasonTLS      = "tls"
+	ReasonDenied   = "denied"
+	ReasonProtocol = "protocol" // an answer that is none
+	ReasonReset    = "reset"    // the connection broke
+
+	ReasonRedirect     = "redirect"
+	ReasonAuthRejected = "auth_rejected" // 401, 403, 407
+	ReasonClientError  = "client_error"  // other 4xx
+	ReasonRateLimited  = "rate_limited"  // 429
+	ReasonServerError  = "server_error"
+
+	// These two are no fault of the endpoint and burn no attempt.
+	ReasonLocal    = "local"    // it can't be signed or put into a request
+	ReasonShutdown = "shutdown" // we were stopped
+)
+
+// messageDenied is the one text for every destination that isn't allowed.
+var messageDenied = (&egress.DeniedError{}).Error()
+
+func (r *Result) fail(reason string, sent queue.Sent, message string) {
+	r.Reason, r.Sent, r.Message = reason, sent, message
+}
+
+// explain says what an error of RoundTrip means. connected tells that there was a
+// connection to write to; from then on the receiver may have got the request.
+func (r *Result) explain(err error, parent, ctx context.Context, secure, connected bool) {
+	sent := queue.SentNo
+	if connected {
+		sent = queue.SentUnknown
+	}
+	var denied *egress.DeniedError
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &denied):
+		r.fail(ReasonDenied, queue.SentNo, messageDenied)
+	case parent.Err() != nil:
+		r.fail(ReasonShutdown, sent, "the worker was stopped during the attempt")
+	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+		if connected {
+			r.fail(ReasonTimeout, sent, "the receiver did not answer within the timeout; it may have got the event")
+		} else {
+			r.fail(ReasonTimeout, sent, "no connection was made within the timeout")
+		}
+	case errors.As(err, &dns):
+		r.fail(ReasonDNS, queue.SentNo, dnsMessage(dns))
+	case errors.As(err, &op) && op.Op == "dial":
+		reason, message := dialMessage(op)
+		r.fail(reason, queue.SentNo, message)
+	case isTLS(err):
+		r.fail(ReasonTLS, sent, tlsMessage(err))
+	case isTimeout(err) && !connected:
+		r.fail(ReasonTimeout, sent, "the TLS handshake did not end in time")
+	case secure && !connected:
+		r.fail(ReasonTLS, sent, "the TLS handshake failed: the receiver closed the connection")
+	case isBroken(err):
+		r.fail(ReasonReset, sent, "the connection broke before an answer came")
+	default:
+		r.fail(ReasonProtocol, sent, protocolMessage(err))
+	}
+}
+
+func dnsMessage(e *net.DNSError) string {
+	switch {
+	case e.IsNotFound:
+		return "the host name does not exist"
+	case e.IsTimeout:
+		return "the host name could not be resolved in time"
+	}
+	return "the host name could not be resolved: the name server failed"
+}
+
+func dialMessage(op *net.OpError) (reason, message string) {
+	switch {
+	case op.Timeout():
+		return ReasonTimeout, "no connection was made in time"
+	case errors.Is(op, syscall.ECONNREFUSED):
+		return ReasonConnect, "the connection was refused"
+	case errors.Is(op, syscall.EHOSTUNREACH), errors.Is(op, syscall.ENETUNREACH):
+		return ReasonConnect, "the host can't be reached"
+	}
+	return ReasonConnect, "no connection could be made"
+}
+
+// isTLS finds the errors of crypto/tls and crypto/x509. Some have a type of
+// their own, the rest only a prefix.
+func isTLS(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	return errors.As(err, &cert) || errors.As(err, &record) || errors.As(err, &alert) ||
+		errors.Is(err, http.ErrSchemeMismatch) ||
+		strings.Contains(err.Error(), "tls: ")
+}
+
+func tlsMessage(err error) string {
+	var host x509.HostnameError
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the receiver does not speak TLS on this port"
+	case errors.As(err, &host):
+		return "the receiver's certificate is for another host"
+	case errors.As(err, &unknown):
+		return "the receiver's certificate is signed by an unknown authority"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the receiver's certificate has expired or is not yet valid"
+	case errors.As(err, &invalid):
+		return "the receiver's certificate is not valid"
+	}
+	return "the TLS handshake failed"
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// isBroken finds a connection that ended too early. Where net/http has no type
+// for it, its text has to do; TestFailures notices when that changes.
+func isBroken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNABORTED) ||
+		strings.Contains(err.Error(), "server closed idle connection") ||
+		strings.Contains(err.Error(), "client connection lost")
+}
+
+func protocolMessage(err error) string {
+	switch text := err.Error(); {
+	case errors.Is(err, errReplays):
+		return errReplays.Error()
+	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
+		return "the headers of the answer are larger than 64 KiB"
+	case strings.Contains(text, "stream error"), strings.Contains(text, "http2"):
+		return "the receiver broke off the HTTP/2 stream"
+	}
+	return "the answer is not HTTP"
+}

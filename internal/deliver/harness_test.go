@@ -1,0 +1,129 @@
+package deliver
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
+	"github.com/doorstep-dev/doorstep/internal/sign"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// wall is the wall clock of the tests.
+var wall = time.Unix(1_792_000_000, 123_456_789)
+
+// loopback is a policy that lets tests reach their own servers.
+func loopback() egress.Policy {
+	return egress.Policy{AllowHTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+}
+
+// newClient makes a client that may dial loopback, closed at the end of the test.
+func newClient(t testing.TB, o Options) *Client {
+	t.Helper()
+	if !o.Policy.AllowHTTP {
+		o.Policy = loopback()
+	}
+	if o.Wall == nil {
+		o.Wall = func() time.Time { return wall }
+	}
+	o.Version = "1.2.3"
+	c := New(o)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func newRequest(t testing.TB, to string) *Request {
+	t.Helper()
+	key, err := sign.ParseKey(testSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := egress.CheckURL(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Request{
+		URL: u, WebhookID: "evt_1", DeliveryID: "dlv_1", AttemptNumber: 1,
+		ContentType: "application/json", Body: []byte(`{"test": 2432232314}`),
+		Keys: []sign.Key{key}, Timeout: 5 * time.Second,
+	}
+}
+
+// newServer is a receiver that counts its connections.
+func newServer(t testing.TB, secure, http2 bool, h http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
+	t.Helper()
+	connections := new(atomic.Int64)
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Config.ErrorLog = discardLog
+	s.EnableHTTP2 = http2
+	if secure {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s, connections
+}
+
+// newPeer accepts connections and hands each to handle, in a goroutine of its own.
+func newPeer(t testing.TB, handle func(net.Conn)) (address string, connections *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connections = new(atomic.Int64)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			connections.Add(1)
+			go func() {
+				defer conn.Close()
+				handle(conn)
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().String(), connections
+}
+
+// readRequest reads one request from a connection, body and all.
+func readRequest(conn net.Conn) error {
+	req, err := http.ReadRequest(newReader(conn))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, req.Body)
+	return err
+}
+
+func mustHost(t testing.TB, raw string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
