@@ -18,7 +18,10 @@ const (
 // compileAbsence decides on the endpoints that the former plan knew and that are
 // not to be seen now: noted as absent (held) first, and as deleted only once they
 // were missing from complete looks for AbsenceGrace. Both lists come out sorted.
-func (c *compiler) compileAbsence(seen []plan.Endpoint) ([]plan.Absence, []plan.Tombstone) {
+//
+// An endpoint whose text was refused is there, even if nothing is left to go on
+// with: it stays absent and never counts as deleted.
+func (c *compiler) compileAbsence(seen []plan.Endpoint, refused []plan.EndpointKey) ([]plan.Absence, []plan.Tombstone) {
 	present := make(map[plan.EndpointKey]bool, len(seen))
 	for i := range seen {
 		present[seen[i].EndpointKey] = true
@@ -39,6 +42,11 @@ func (c *compiler) compileAbsence(seen []plan.Endpoint) ([]plan.Absence, []plan.
 	var dead []plan.Tombstone
 	buried := make(map[plan.EndpointKey]bool)
 	for _, a := range missing {
+		if slices.Contains(refused, a.EndpointKey) {
+			a.Since = time.Time{}
+			absent = append(absent, a)
+			continue
+		}
 		a.Since = c.missingSince(a.Since)
 		if !a.Since.IsZero() && c.now.Sub(a.Since) >= AbsenceGrace {
 			dead = append(dead, plan.Tombstone{EndpointKey: a.EndpointKey, DeletedAt: c.now})

@@ -80,6 +80,12 @@ func TestAbsenceIsNotDeletion(t *testing.T) {
 			{after: time.Second, in: refused, sameAsIt: true},
 			{after: 30 * day, in: refused, sameAsIt: true},
 		}},
+		{"nor is one that was away before", []look{
+			{in: whole},
+			{after: time.Second, in: incomplete, absent: true},
+			{after: time.Second, in: refused, absent: true, sameAsIt: true},
+			{after: 30 * day, in: refused, absent: true, sameAsIt: true},
+		}},
 		{"one made again has no tombstone", []look{
 			{in: whole},
 			{after: time.Second, in: complete, absent: true, nextAt: 10 * time.Second},

@@ -111,7 +111,7 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 	p.Pool = c.pool.plan
 	c.policies = c.compilePolicies(in.RetryPolicies)
 	p.Endpoints = c.compileEndpoints(in)
-	p.Absent, p.Tombstones = c.compileAbsence(p.Endpoints)
+	p.Absent, p.Tombstones = c.compileAbsence(p.Endpoints, in.Refused)
 	if previous != nil {
 		p.Version = previous.Version
 		if !plan.Equal(p, previous) {

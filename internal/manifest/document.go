@@ -132,7 +132,9 @@ func (c chunk) syntaxError(err error) *syntaxError {
 	}
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil {
-			line, message = n+c.line-1, m[2]
+			// "Unexpected end" is told of the line after the last.
+			last := c.line + bytes.Count(bytes.TrimRight(c.text, "\r\n"), []byte("\n"))
+			line, message = min(n+c.line-1, last), m[2]
 		}
 	}
 	message = strings.TrimPrefix(strings.TrimPrefix(message, "error converting YAML to JSON: "), "yaml: ")
