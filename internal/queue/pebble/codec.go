@@ -32,6 +32,14 @@ func (e *encoder) uint(n protowire.Number, v uint64) {
 func (e *encoder) int(n protowire.Number, v int)           { e.uint(n, uint64(max(v, 0))) }
 func (e *encoder) time(n protowire.Number, t time.Time)    { e.uint(n, uint64(nanos(t))) }
 func (e *encoder) dur(n protowire.Number, d time.Duration) { e.uint(n, uint64(max(d, 0))) }
+
+// date keeps a producer's time, which may be of any year: seconds since year 1 and
+// nanoseconds. A date must be read in the order it was written.
+func (e *encoder) date(seconds, nanoseconds protowire.Number, t time.Time) {
+	e.uint(seconds, protowire.EncodeZigZag(t.Unix()-time.Time{}.Unix()))
+	e.int(nanoseconds, t.Nanosecond())
+}
+
 func (e *encoder) string(n protowire.Number, s string) {
 	if s != "" {
 		e.b = protowire.AppendTag(e.b, n, protowire.BytesType)
@@ -61,9 +69,12 @@ type field struct {
 	b []byte
 }
 
-func (f field) time() time.Time    { return fromNanos(int64(f.u)) } //nolint:gosec // written by time
-func (f field) dur() time.Duration { return time.Duration(f.u) }    //nolint:gosec // written by dur
-func (f field) int() int           { return int(f.u) }              //nolint:gosec // written by int
+func (f field) time() time.Time { return fromNanos(int64(f.u)) } //nolint:gosec // written by time
+func (f field) date() time.Time {
+	return time.Unix(protowire.DecodeZigZag(f.u)+time.Time{}.Unix(), 0).UTC()
+}
+func (f field) dur() time.Duration { return time.Duration(f.u) } //nolint:gosec // written by dur
+func (f field) int() int           { return int(f.u) }           //nolint:gosec // written by int
 func (f field) pair() (a, b string, err error) {
 	x, n := protowire.ConsumeBytes(f.b)
 	if n < 0 {
@@ -112,7 +123,7 @@ func encodeEvent(b []byte, ev *queue.StoredEvent, eps []*endpoint) []byte {
 	e.string(4, ev.WebhookID)
 	e.string(5, ev.Type)
 	e.string(6, ev.Subject)
-	e.time(7, ev.Time)
+	e.date(7, 16, ev.Time)
 	e.uint(8, uint64(ev.Mode))
 	e.string(9, ev.ContentType)
 	for _, h := range ev.Headers {
@@ -148,7 +159,9 @@ func decodeEvent(seq queue.Seq, b []byte) (*queue.StoredEvent, []endpointID, err
 		case 6:
 			ev.Subject = string(f.b)
 		case 7:
-			ev.Time = f.time()
+			ev.Time = f.date()
+		case 16:
+			ev.Time = ev.Time.Add(time.Duration(f.int()))
 		case 8:
 			ev.Mode = event.Mode(f.u) //nolint:gosec // written from a Mode
 		case 9:

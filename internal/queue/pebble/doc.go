@@ -5,19 +5,19 @@
 //
 // Every change is an op. Ops go through one pipeline of two goroutines:
 //
-//	callers ──ops──► writer ──commits──► syncer ──► replies, Listener, Record's done
+//		callers ──ops──► writer ──commits──► syncer ──► replies, Listener, Record's done
 //
-//  1. The writer takes all ops that wait (up to a bound), and lets each one read
-//     what it needs and add its writes to one batch. Ops run one after another, so a
-//     check and the write that depends on it need no lock: this is what makes
-//     identities unique and transitions single. What an op has written in the same
-//     batch is seen by later ones through the batch's overlay. An op reads first and
-//     writes after, so that one that fails leaves nothing in the batch.
-//  2. The batch is applied without waiting for the disk; if it holds anything a
-//     caller waits for, a sync is requested with it (group commit: one fsync for
-//     all). Every batch carries the time and the last sequence number.
-//  3. The syncer waits for that fsync and only then tells the Listener and answers
-//     the callers, in order. Meanwhile the writer fills the next batch.
+//	 1. The writer takes all ops that wait (up to a bound), and lets each one read
+//	    what it needs and add its writes to one batch. Ops run one after another, so a
+//	    check and the write that depends on it need no lock: this is what makes
+//	    identities unique and transitions single. What an op has written in the same
+//	    batch is seen by later ones through the batch's overlay. An op reads first and
+//	    writes after, so that one that fails leaves nothing in the batch.
+//	 2. The batch is applied without waiting for the disk; if it holds anything a
+//	    caller waits for, a sync is requested with it (group commit: one fsync for
+//	    all). Every batch carries the time and the last sequence number.
+//	 3. The syncer waits for that fsync and only then tells the Listener and answers
+//	    the callers, in order. Meanwhile the writer fills the next batch.
 //
 // Outcomes of attempts ask for no fsync of their own: they share the next one, and
 // at most syncInterval later one is made for them. A crash of the machine may

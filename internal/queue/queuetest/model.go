@@ -1,0 +1,5 @@
+package queuetest
+
+import "testing"
+
+func testModel(t *testing.T, place func(*testing.T) Open) {}
