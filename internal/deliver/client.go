@@ -32,8 +32,9 @@ const (
 	// way can't be told from one that was received, and would count as a failure. So
 	// we close first. A busy endpoint never gets here, a quiet one pays a handshake.
 	idleTimeout = 4 * time.Second
-	// Unused connections, to one host (as many as an endpoint usually has attempts in
-	// flight, else a busy one would connect anew all the time) and in all.
+	// Unused HTTP/1 connections, to one host (as many as an endpoint may have attempts in
+	// flight, else a busy one would connect anew all the time) and in all. net/http does
+	// not count HTTP/2 connections, one for each host: idleTimeout ends those.
 	maxIdlePerHost = 512
 	maxIdle        = 1024
 	// A peer of HTTP/2 that is silent this long is pinged, and its connection closed
@@ -44,7 +45,7 @@ const (
 	maxHeaderBytes = 64 << 10
 	// maxReplays bounds how often net/http may send a request that the receiver is
 	// guaranteed not to have got (see attempt.getBody).
-	maxReplays = 3
+	maxReplays = 10
 )
 
 // Options configure a Client. The zero value is usable.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"syscall"
 
@@ -111,7 +110,6 @@ func isTLS(err error) bool {
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	return errors.As(err, &cert) || errors.As(err, &record) || errors.As(err, &alert) ||
-		errors.Is(err, http.ErrSchemeMismatch) ||
 		strings.Contains(err.Error(), "tls: ")
 }
 
@@ -119,8 +117,9 @@ func tlsMessage(err error) string {
 	var host x509.HostnameError
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
 	switch {
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return "the receiver does not speak TLS on this port"
 	case errors.As(err, &host):
 		return "the receiver's certificate is for another host"

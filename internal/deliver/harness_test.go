@@ -61,14 +61,36 @@ func newRequest(t testing.TB, to string) *Request {
 	}
 }
 
-// newServer is a receiver that counts its connections.
-func newServer(t testing.TB, secure, http2 bool, h http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
+// traffic counts the connections that a server ever had, and tells of closed ones.
+type traffic struct {
+	atomic.Int64
+	closed chan struct{}
+}
+
+// await waits until n more connections are closed.
+func (tr *traffic) await(t testing.TB, n int) {
 	t.Helper()
-	connections := new(atomic.Int64)
+	deadline := time.After(20 * time.Second)
+	for i := range n {
+		select {
+		case <-tr.closed:
+		case <-deadline:
+			t.Fatalf("only %d of %d connections are closed", i, n)
+		}
+	}
+}
+
+// newServer is a receiver that counts its connections.
+func newServer(t testing.TB, secure, http2 bool, h http.HandlerFunc) (*httptest.Server, *traffic) {
+	t.Helper()
+	connections := &traffic{closed: make(chan struct{}, 10_000)}
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
+		switch state {
+		case http.StateNew:
 			connections.Add(1)
+		case http.StateClosed:
+			connections.closed <- struct{}{}
 		}
 	}
 	s.Config.ErrorLog = discardLog
