@@ -258,7 +258,7 @@ func TestLengthsThatLie(t *testing.T) {
 	a := newAPI(t)
 	addr := listen(t, a)
 	event := plainEvent("evt_1", "order.created")
-	low := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", postHead, len(event)-5, event)
+	low := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s\r\n\r\n", postHead, len(event)-5, event)
 	if res, _, _ := raw(t, addr, low); res == nil || res.StatusCode != 400 {
 		t.Errorf("a length that is too low is answered %v, want 400", res)
 	}
