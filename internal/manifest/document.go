@@ -85,11 +85,15 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
+// surrogate is half of a character as JSON may escape it and YAML does not know it.
+// What stands in its place in the nodes is of no account.
+var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F][0-9a-fA-F]{2}`)
+
 // parse reads one document.
 func (c chunk) parse() (document, *syntaxError) {
 	d := document{line: c.firstContent(), offset: c.line - 1}
 	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(c.text, &root); err == nil && len(root.Content) > 0 {
+	if err := yamlv3.Unmarshal(surrogate.ReplaceAll(c.text, []byte(`\uFFFD`)), &root); err == nil && len(root.Content) > 0 {
 		d.node = root.Content[0]
 	}
 	text := c.text

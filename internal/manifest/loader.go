@@ -22,6 +22,7 @@ import (
 // version of each object. It is not safe for concurrent use.
 type Loader struct {
 	root    string
+	skip    []string
 	schemas map[string]*schema
 	// last are the last good versions, by which edits are measured.
 	last map[identity]*object
@@ -42,18 +43,21 @@ type Snapshot struct {
 	objects map[identity]*object
 }
 
-// NewLoader makes a Loader for a file or a folder, which need not exist yet.
-func NewLoader(root string) (*Loader, error) {
+// NewLoader makes a Loader for a file or a folder, which need not exist yet. The
+// folders of skip are passed over, such as a data folder that lies within root.
+func NewLoader(root string, skip ...string) (*Loader, error) {
 	schemas, err := loadSchemas(crd.Files)
 	if err != nil {
 		return nil, err
 	}
-	return &Loader{root: filepath.Clean(root), schemas: schemas, last: map[identity]*object{}, files: map[string]*file{}}, nil
+	return &Loader{root: filepath.Clean(root), skip: skip, schemas: schemas, last: map[identity]*object{}, files: map[string]*file{}}, nil
 }
 
 // Load reads everything and says what is there now. It never fails as a whole:
 // what can't be read is among the Problems, and makes the look incomplete.
-func (l *Loader) Load() Snapshot { return l.load(walk(l.root)) }
+func (l *Loader) Load() Snapshot { return l.load(l.walk()) }
+
+func (l *Loader) walk() tree { return walk(l.root, l.skip) }
 
 func (l *Loader) load(t tree) Snapshot {
 	m := &merge{Loader: l, objects: map[identity]*object{}, complete: !t.incomplete}

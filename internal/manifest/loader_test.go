@@ -112,6 +112,7 @@ func TestEveryBadManifestIsReportedByFileLineAndField(t *testing.T) {
 		{"an item of a typed List", "apiVersion: doorstep.dev/v1alpha1\nkind: RetryPolicyList\nitems:\n- metadata: {name: bad}\n  spec:\n    maxAge: 0s\n", 6, "spec.maxAge", "at least 1s"},
 		{"a List without items", "apiVersion: v1\nkind: List\n", 1, "items", "must be a list"},
 		{"JSON", "{\n  \"apiVersion\": \"doorstep.dev/v1alpha1\",\n  \"kind\": \"WebhookEndpoint\",\n  \"metadata\": {\"name\": \"bad\"},\n  \"spec\": {\n    \"url\": \"https://example.com\",\n    \"maxInFlight\": 0\n  }\n}\n", 7, "spec.maxInFlight", "greater than or equal to 1"},
+		{"JSON with an emoji and a key twice", "{\"apiVersion\": \"doorstep.dev/v1alpha1\", \"kind\": \"WebhookEndpoint\",\n\"metadata\": {\"name\": \"bad\", \"annotations\": {\"x\": \"\\ud83d\\ude00\"}},\n\"spec\": {\"url\": \"https://example.com\",\n\"url\": \"https://example.org\"}}\n", 4, "spec.url", "stands twice"},
 		{"two kinds of backoff", policy("  backoff:\n    schedule: [1s]\n    exponential: {initial: 1s, factor: 2, max: 1m, maxAttempts: 3}\n"), 6, "spec.backoff", "exactly one of schedule and exponential"},
 		{"a delay of nothing", policy("  backoff:\n    schedule:\n    - 1s\n    - 0s\n"), 9, "spec.backoff.schedule[1]", "longer than 0s"},
 		{"2xx listed as an answer", policy("  responses:\n    retry: [\"2xx\"]\n"), 7, "spec.responses.retry[0]", "2xx always means delivered"},
@@ -253,6 +254,19 @@ func TestBoundsAreToldInWords(t *testing.T) {
 			t.Errorf("endpoints %q problems %v, want the one endpoint once", names(s), s.Problems)
 		}
 	})
+	t.Run("the data folder within", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", endpointYAML("a"))
+		write(t, dir, "data/plan.json", "{}")
+		write(t, dir, "data/secrets/x.yaml", endpointYAML("b"))
+		l, err := NewLoader(dir, filepath.Join(dir, "data"), filepath.Join(dir, "none"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := l.Load(); names(s) != "a" || len(s.Problems)+len(s.Notes) != 0 || !s.Objects.Complete {
+			t.Errorf("endpoints %q problems %v notes %v, want nothing of the data folder", names(s), s.Problems, s.Notes)
+		}
+	})
 	t.Run("aliases that multiply", func(t *testing.T) {
 		dir := t.TempDir()
 		text := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
@@ -293,6 +307,21 @@ func BenchmarkLoad1000Objects(b *testing.B) {
 		}
 		if s := l.Load(); len(s.Objects.Endpoints) != 1000 || len(s.Problems) > 0 {
 			b.Fatalf("%d endpoints, problems %v", len(s.Objects.Endpoints), s.Problems)
+		}
+	}
+}
+
+func BenchmarkPoll1000Files(b *testing.B) {
+	dir := b.TempDir()
+	for f := range 1000 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.yaml", f)), []byte(endpointYAML("a")), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	first := walk(dir, nil)
+	for b.Loop() {
+		if !walk(dir, nil).same(first) {
+			b.Fatal("a walk found a change")
 		}
 	}
 }

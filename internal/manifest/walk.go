@@ -38,15 +38,26 @@ type treeFile struct {
 // walk lists the manifests under root, or root alone if it is a file, in the order
 // of their names. Names that begin with a dot are passed over: so is the ..data of
 // a ConfigMap volume, whose files are found by the links beside it. Links are
-// followed, and each real file and folder is taken once, so loops end.
-func walk(root string) tree {
+// followed, and each real file and folder is taken once, so loops end. The folders
+// of skip are taken for read.
+func walk(root string, skip []string) tree {
 	t := &walker{seen: make(map[string]bool)}
+	for _, folder := range skip {
+		if real, ok := realPath(folder); ok {
+			t.seen[real] = true
+		}
+	}
 	info, err := os.Stat(root)
 	switch {
 	case err != nil:
 		t.fail(root, unreadable(err)+"; the endpoints of the last plan are held, not deleted")
 	case info.IsDir():
-		t.folder(root, 0)
+		real, ok := realPath(root)
+		if !ok {
+			t.fail(root, "the folder's real path can't be found; name the folder by another path")
+			break
+		}
+		t.folder(root, real, 0)
 	case info.Mode().IsRegular():
 		t.files = append(t.files, treeFile{path: root, info: info})
 	default:
@@ -66,22 +77,26 @@ func (t *walker) fail(path, message string) {
 	t.incomplete = true
 }
 
-// first reports whether the real path was not seen before.
-func (t *walker) first(path string) bool {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return true // the reading will say what is wrong
-	}
-	if real, err = filepath.Abs(real); err != nil || t.seen[real] {
-		return err != nil
-	}
+// first reports whether a real path was not seen before.
+func (t *walker) first(real string) bool {
+	was := t.seen[real]
 	t.seen[real] = true
-	return true
+	return !was
 }
 
-func (t *walker) folder(path string, depth int) {
+// realPath is the absolute path without links; false where it leads nowhere.
+func realPath(path string) (string, bool) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false
+	}
+	real, err = filepath.Abs(real)
+	return real, err == nil
+}
+
+func (t *walker) folder(path, real string, depth int) {
 	switch {
-	case t.full || !t.first(path):
+	case t.full || !t.first(real):
 		return
 	case depth > maxDepth:
 		t.fail(path, fmt.Sprintf("more than %d folders deep, so it is not read; move the manifests up", maxDepth))
@@ -98,33 +113,38 @@ func (t *walker) folder(path string, depth int) {
 	t.folders = append(t.folders, path)
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), ".") {
-			t.entry(filepath.Join(path, entry.Name()), entry, depth)
+			t.entry(filepath.Join(path, entry.Name()), filepath.Join(real, entry.Name()), entry, depth)
 		}
 	}
 }
 
-func (t *walker) entry(path string, entry fs.DirEntry, depth int) {
+func (t *walker) entry(path, real string, entry fs.DirEntry, depth int) {
 	link := entry.Type()&fs.ModeSymlink != 0
 	if entry.IsDir() {
-		t.folder(path, depth+1)
+		t.folder(path, real, depth+1)
 		return
 	}
 	if !link && !isManifest(path) {
 		return
 	}
 	info, err := os.Stat(path)
+	if link && err == nil {
+		if target, ok := realPath(path); ok {
+			real = target
+		}
+	}
 	switch {
 	case err != nil && isManifest(path):
 		t.fail(path, "can't be read: "+unreadable(err))
 	case err != nil:
 	case info.IsDir():
-		t.folder(path, depth+1)
+		t.folder(path, real, depth+1)
 	case !isManifest(path):
 	case !info.Mode().IsRegular():
 		t.fail(path, "not a regular file, so it is not read; remove it")
 	case len(t.files) >= maxFiles:
 		t.stop(path, fmt.Sprintf("more than %d files, so the rest is not read; name the folder that holds the manifests", maxFiles))
-	case t.first(path):
+	case t.first(real):
 		t.files = append(t.files, treeFile{path: path, info: info})
 	}
 }

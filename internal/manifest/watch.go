@@ -23,9 +23,10 @@ const (
 // Watch reads the file or folder root, calls onChange with the first Snapshot, and
 // again each time a Snapshot says something else, until ctx is done; then it
 // returns nil. onChange runs in the caller's goroutine and is never called twice at
-// once. A change is reported within 2 s. The only errors are those of NewLoader.
-func Watch(ctx context.Context, root string, onChange func(Snapshot)) error {
-	l, err := NewLoader(root)
+// once. A change is reported within 2 s. skip is as for NewLoader, and so are the
+// errors.
+func Watch(ctx context.Context, root string, onChange func(Snapshot), skip ...string) error {
+	l, err := NewLoader(root, skip...)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (l *Loader) Watch(ctx context.Context, onChange func(Snapshot)) error {
 		defer func() { _ = n.Close() }()
 		w.notifier, events, failures = n, n.Events, n.Errors
 	}
-	w.look(walk(l.root), onChange)
+	w.look(l.walk(), onChange)
 
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
@@ -67,9 +68,9 @@ func (l *Loader) Watch(ctx context.Context, onChange func(Snapshot)) error {
 			changed()
 		case <-quiet.C:
 			since = time.Time{}
-			w.look(walk(l.root), onChange)
+			w.look(l.walk(), onChange)
 		case <-poll.C:
-			if t := walk(l.root); since.IsZero() && (w.unsettled || !t.same(w.tree)) {
+			if t := l.walk(); since.IsZero() && (w.unsettled || !t.same(w.tree)) {
 				w.look(t, onChange)
 			}
 		}
@@ -100,7 +101,7 @@ func (w *watcher) look(t tree, onChange func(Snapshot)) {
 	w.watch(t) // before reading: what is written from here on makes an event
 	s := w.loader.load(t)
 	w.tree = t
-	w.unsettled = !t.same(walk(w.loader.root))
+	w.unsettled = !t.same(w.loader.walk())
 	if s.Digest != w.digest {
 		w.digest = s.Digest
 		onChange(s)
