@@ -356,7 +356,9 @@ func TestSlowBody(t *testing.T) {
 		client, conn := net.Pipe()
 		l.conns <- conn
 		began := time.Now()
+		dripped := make(chan struct{})
 		go func() {
+			defer close(dripped)
 			_, err := io.WriteString(client, postHead+"Content-Length: 1000\r\n\r\n")
 			for err == nil {
 				time.Sleep(time.Second)
@@ -375,5 +377,6 @@ func TestSlowBody(t *testing.T) {
 			t.Error(err)
 		}
 		<-served
+		<-dripped
 	})
 }

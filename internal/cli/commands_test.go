@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// history is a world in which each kind of thing has happened.
+func history(t *testing.T) *world {
+	w := newWorld(t)
+	w.send("evt_1", "order.created")
+	w.send("evt_2", "order.paid")
+	w.send("evt_3", "user.created")
+	w.finish(1, audit, queue.Delivered, "")
+	w.finish(1, orders, queue.Retrying, "")
+	w.finish(1, orders, queue.DeadLettered, queue.ReasonOutOfAttempts)
+	w.finish(2, orders, queue.Retrying, "")
+	return w
+}
+
+func TestTablesAndObjects(t *testing.T) {
+	w := history(t)
+	for _, c := range []struct {
+		golden string
+		args   []string
+	}{
+		{"endpoints.txt", []string{"get", "endpoints"}},
+		{"endpoints-wide.txt", []string{"get", "endpoints", "-o", "wide"}},
+		{"endpoints.json", []string{"get", "endpoints", "-o", "json"}},
+		{"endpoint.yaml", []string{"get", "endpoint", "orders", "-o", "yaml"}},
+		{"events.txt", []string{"get", "events"}},
+		{"events-wide.txt", []string{"get", "events", "-o", "wide", "--type", "order.*"}},
+		{"events.json", []string{"get", "events", "-o", "json", "--limit", "1"}},
+		{"event.txt", []string{"get", "event", "evt_1"}},
+		{"event.yaml", []string{"get", "event", "evt_1", "-o", "yaml"}},
+		{"deliveries.txt", []string{"get", "deliveries"}},
+		{"deliveries-wide.txt", []string{"get", "deliveries", "--endpoint", "orders", "--state", "retrying", "-o", "wide"}},
+		{"dead-letters.txt", []string{"get", "dead-letters"}},
+		{"dead-letters.yaml", []string{"get", "dead-letters", "-o", "yaml", "--endpoint", "orders"}},
+		{"explain.txt", []string{"explain", "evt_3"}},
+		{"status.txt", []string{"endpoint", "status", "orders"}},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			w.t = t
+			r := w.want(0, c.args...)
+			if r.err != "" {
+				t.Errorf("stderr: %s", r.err)
+			}
+			golden(t, c.golden, r.out)
+			if strings.Contains(r.out, "\x1b") || strings.Contains(r.out, "secret") {
+				t.Errorf("colour without a terminal, or a URL's query: %q", r.out)
+			}
+		})
+	}
+}
+
+func TestNothingFound(t *testing.T) {
+	w := newWorld(t)
+	r := w.want(0, "get", "events", "-n", "empty")
+	if r.out != "" || r.err != "No resources found in empty namespace.\n" {
+		t.Errorf("stdout %q, stderr %q", r.out, r.err)
+	}
+	if r = w.want(0, "get", "events", "-o", "json"); r.out != "{\n  \"items\": []\n}\n" || r.err != "" {
+		t.Errorf("stdout %q, stderr %q", r.out, r.err)
+	}
+}
+
+func TestSend(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		out  string
+	}{
+		{"for two", []string{"--type", "order.created", "--id", "e1"}, "event/e1 accepted for 2 endpoints\n"},
+		{"again", []string{"--type", "order.created", "--id", "e1"}, "event/e1 was accepted before; nothing new is sent\n"},
+		{"for one", []string{"--type", "user.created", "--id", "e2"}, "event/e2 accepted for 1 endpoint\n"},
+		{"for nobody", []string{"--type", "user.created", "--id", "e2", "-n", "other"}, "event/e2 accepted; no endpoint takes it\n"},
+		{"as JSON", []string{"--type", "user.created", "--id", "e3", "-o", "json"},
+			"{\n  \"id\": \"e3\",\n  \"source\": \"\",\n  \"webhookId\": \"e3\",\n  \"endpoints\": 1\n}\n"},
+	} {
+		if r := w.want(0, append([]string{"send"}, c.args...)...); r.out != c.out {
+			t.Errorf("%s: %q, want %q", c.name, r.out, c.out)
+		}
+	}
+	if r := w.want(0, "send", "--type", "a.b"); !strings.HasPrefix(r.out, "event/evt_") {
+		t.Errorf("without an id: %q", r.out)
+	}
+}
+
+// What is posted is the data as it was given, whichever way it comes.
+func TestSendKeepsTheData(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "data")
+	const data = `{ "id": 123456789012345678, "s":"<&>" }`
+	if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	envelope := `{"id":"e","type":"a.b","source":"/s\"","data":` + data + `}`
+	for _, c := range []struct {
+		name         string
+		args         []string
+		body, header string
+	}{
+		{"text", []string{"--type", "a.b", "--id", "e", "--source", `/s"`, "--data", data}, envelope, "application/json"},
+		{"a file", []string{"--type", "a.b", "--id", "e", "--source", `/s"`, "--data", "@" + file}, envelope, "application/json"},
+		{"stdin", []string{"--type", "a.b", "--id", "e", "--source", `/s"`, "--data", "-"}, envelope, "application/json"},
+		{"binary", []string{"--type", "a b", "--id", "é", "--data", "<x/>", "--content-type", "text/xml"}, "<x/>", "text/xml"},
+		{"a whole CloudEvent", []string{"--data", `{"specversion":"1.0","id":"e","source":"/s","type":"a b"}`, "--content-type", "application/cloudevents+json"},
+			`{"specversion":"1.0","id":"e","source":"/s","type":"a b"}`, "application/cloudevents+json"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.in = data
+			w.want(0, append([]string{"send"}, c.args...)...)
+			events, _ := w.queue.Stored()
+			if got := string(events[0].Body); got != c.body {
+				t.Errorf("body is %s, want %s", got, c.body)
+			}
+			if e := events[0]; e.ContentType != c.header || e.Type != "a.b" && e.Type != "a b" || e.ID != "e" && e.ID != "é" {
+				t.Errorf("event is %+v", e.Event)
+			}
+		})
+	}
+}
+
+func TestSendWaits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		code int
+		do   func(w *world)
+		out  []string
+		err  string
+	}{
+		{"delivered", 0, func(w *world) {
+			w.finish(1, orders, queue.Delivered, "")
+			w.finish(1, audit, queue.Delivered, "")
+		}, []string{"  orders delivered after 1 attempt, last answer 204\n", "  audit delivered after 1 attempt"}, ""},
+		{"dead-lettered", 2, func(w *world) {
+			w.finish(1, audit, queue.Delivered, "")
+			w.finish(1, orders, queue.DeadLettered, "Rejected")
+		}, []string{"  orders dead-lettered (Rejected) after 1 attempt, last answer 503\n", "  audit delivered"}, ""},
+		{"timed out", 3, func(w *world) { w.finish(1, audit, queue.Delivered, "") },
+			[]string{"  audit delivered"}, "orders still pending"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			gets := 0
+			w.after = func(r *http.Request) {
+				if r.Method == http.MethodGet {
+					if gets++; gets == 2 { // the second look sees nothing new, the third does
+						c.do(w)
+					}
+				}
+			}
+			r := w.want(c.code, "send", "--type", "order.created", "--id", "e1", "--wait", "--timeout", "300ms")
+			for _, want := range append(c.out, "event/e1 accepted for 2 endpoints\n") {
+				if strings.Count(r.out, want) != 1 {
+					t.Errorf("stdout does not hold %q once:\n%s", want, r.out)
+				}
+			}
+			if !strings.Contains(r.err, c.err) || c.err == "" && r.err != "" {
+				t.Errorf("stderr is %q", r.err)
+			}
+		})
+	}
+}
+
+func TestSendWaitsForNobody(t *testing.T) {
+	w := newWorld(t)
+	w.want(0, "send", "--type", "a.b", "-n", "other", "--wait")
+	r := w.want(0, "send", "--type", "a.b", "-n", "other", "--wait", "-o", "json")
+	var e ingest.Event
+	if err := json.Unmarshal([]byte(r.out), &e); err != nil || e.Type != "a.b" {
+		t.Errorf("stdout is %s (%v)", r.out, err)
+	}
+}
+
+func TestFailuresAreSentences(t *testing.T) {
+	w := newWorld(t)
+	w.send("evt_1", "order.created")
+	for _, c := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"explain", "nope"}, "error: There is no event with this webhook-id"},
+		{[]string{"get", "endpoints", "nope"}, "error: There is no such endpoint"},
+		{[]string{"get", "events", "-o", "xml"}, "error: the output must be one of table, wide, json, yaml\n"},
+		{[]string{"get"}, "error: say what to get"},
+		{[]string{"get", "pods"}, `error: unknown command "pods"`},
+		{[]string{"get", "deliveries", "--state", "dead"}, "error: state: The state is one of"},
+		{[]string{"get", "events", "-n", "No"}, "error: namespace: A namespace is"},
+		{[]string{"send", "--data", "{}"}, "error: give the event's type"},
+		{[]string{"send", "--type", "a", "--data", "{"}, "error: --data is not JSON"},
+		{[]string{"send", "--type", "a", "--data", "@/does/not/exist"}, "error: read --data"},
+		{[]string{"send", "--type", "doorstep.x"}, "error: type: "},
+		{[]string{"send", "--type", "a", "--content-type", "?"}, "error: --content-type is not"},
+		{[]string{"send", "--type", "a", "--content-type", "application/cloudevents+json"}, "error: with a CloudEvents content type"},
+		{[]string{"send", "--type", "order.updated", "--id", "evt_1"}, "error: An event with the same source and id"},
+		{[]string{"replay", "evt_1"}, "error: The delivery is already waiting"},
+		{[]string{"replay"}, "error: give the webhook-id"},
+		{[]string{"replay", "--dead-letters"}, "error: --dead-letters needs --endpoint"},
+		{[]string{"endpoint"}, "error: say what to do"},
+		{[]string{"endpoint", "enable"}, "error: accepts 1 arg"},
+		{[]string{"get", "events", "--server", "nonsense"}, "error: the server must be a URL"},
+		{[]string{"receive"}, "error: give the signing key"},
+		{[]string{"receive", "--data", "x"}, "error: a generated key is found by both"},
+		{[]string{"receive", "--data", "x", "--endpoint", "../etc"}, "error: a generated key is found by both"},
+		{[]string{"receive", "--fail-rate", "2"}, "error: --fail-rate is from 0 to 1"},
+		{[]string{"nonsense"}, `error: unknown command "nonsense"`},
+	} {
+		r := w.want(1, c.args...)
+		if !strings.HasPrefix(r.err, c.err) || r.out != "" {
+			t.Errorf("%v: stderr %q, want %q…; stdout %q", c.args, r.err, c.err, r.out)
+		}
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	w := newWorld(t)
+	w.env["DOORSTEP_SERVER"] = "http://127.0.0.1:1"
+	if r := w.want(1, "get", "events"); !strings.Contains(r.err, "nothing listens at 127.0.0.1:1") || !strings.Contains(r.err, "standalone") {
+		t.Errorf("stderr is %q", r.err)
+	}
+}
+
+func TestAnotherServer(t *testing.T) {
+	w := newWorld(t)
+	w.env["DOORSTEP_SERVER"] = w.url + "/elsewhere"
+	if r := w.want(1, "get", "events"); !strings.Contains(r.err, "There is no such path") {
+		t.Errorf("stderr is %q", r.err)
+	}
+}
+
+func TestReplay(t *testing.T) {
+	w := history(t)
+	if r := w.want(0, "replay", "evt_1"); r.out != "event/evt_1 replayed to orders\n" {
+		t.Errorf("stdout is %q", r.out)
+	}
+	if r := w.want(1, "replay", "evt_1", "--endpoint", "audit"); !strings.Contains(r.err, "already delivered") {
+		t.Errorf("stderr is %q", r.err)
+	}
+	if r := w.want(0, "replay", "evt_1", "--endpoint", "audit", "--force"); r.out != "event/evt_1 replayed to audit\n" {
+		t.Errorf("stdout is %q", r.out)
+	}
+}
+
+func TestReplayDeadLetters(t *testing.T) {
+	w := history(t)
+	w.finish(2, orders, queue.DeadLettered, "Rejected")
+	args := []string{"replay", "--dead-letters", "--endpoint", "orders"}
+	w.in = "n\n"
+	if r := w.want(1, args...); !strings.Contains(r.err, "Send 2 dead letters of endpoint orders again? [y/N]") || r.out != "" {
+		t.Errorf("stdout %q, stderr %q", r.out, r.err)
+	}
+	w.in = ""
+	w.want(1, args...)
+	if got := w.queue.Counts(orders).DeadLettered; got != 2 {
+		t.Fatalf("%d dead letters are left, want 2: nobody said yes", got)
+	}
+	if r := w.want(0, append(args, "--yes")...); r.out != "2 of 2 dead letters of endpoint orders replayed\n" {
+		t.Errorf("stdout is %q", r.out)
+	}
+	if r := w.want(0, args...); r.out != "" || !strings.Contains(r.err, "No dead letters") {
+		t.Errorf("stdout %q, stderr %q", r.out, r.err)
+	}
+}
+
+func TestEndpointEnable(t *testing.T) {
+	w := newWorld(t)
+	w.lanes.Set(orders, ingest.LaneView{State: ingest.LaneDisabled})
+	if r := w.want(0, "endpoint", "enable", "orders"); r.out != "endpoint/orders enabled\n" {
+		t.Errorf("stdout is %q", r.out)
+	}
+	if r := w.want(0, "endpoint", "enable", "orders"); !strings.Contains(r.out, "unchanged: it was not disabled (Active)") {
+		t.Errorf("stdout is %q", r.out)
+	}
+}
+
+func TestAPIKey(t *testing.T) {
+	w := newWorld(t)
+	text, key, err := ingest.NewAPIKey("me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.auth = ingest.Keys(key)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "api-key")
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.want(1, "get", "endpoints"); !strings.Contains(r.err, "Send an API key") {
+		t.Errorf("stderr is %q", r.err)
+	}
+	w.want(0, "get", "endpoints", "--api-key-file", file)
+	w.want(0, "get", "endpoints", "--data-dir", dir)
+	w.want(1, "get", "endpoints", "--data-dir", t.TempDir())
+	w.env["DOORSTEP_DATA"] = dir
+	w.want(0, "get", "endpoints")
+	w.env["DOORSTEP_API_KEY"] = text + "x"
+	if r := w.want(1, "get", "endpoints"); strings.Contains(r.err, text) {
+		t.Errorf("the key is printed: %q", r.err)
+	}
+	if err := os.WriteFile(file, []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.want(1, "get", "endpoints", "--api-key-file", file); strings.Contains(r.err, "s3cret") {
+		t.Errorf("the key is printed: %q", r.err)
+	}
+}
+
+// Ids and sources are strangers' bytes: a terminal must not obey them.
+func TestControlCharactersAreShown(t *testing.T) {
+	w := newWorld(t)
+	w.want(0, "send", "--type", "order.created", "--id", "a\x1b[2J", "--source", "/s\nevil   row")
+	for _, args := range [][]string{{"get", "events", "-o", "wide"}, {"explain", "x"}} {
+		if args[0] == "explain" {
+			events, _ := w.queue.Stored()
+			args[1] = events[0].WebhookID
+		}
+		r := w.want(0, args...)
+		if strings.Contains(r.out, "\x1b") || strings.Contains(r.out, "\nevil") || !strings.Contains(r.out, `a\x1b[2J`) {
+			t.Errorf("%v prints %q", args, r.out)
+		}
+	}
+}
+
+func TestListsAreFollowedToTheirEnd(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.want(0, "send", "--type", "user.created")
+	}
+	if r := w.want(0, "get", "events", "--limit", "2"); strings.Count(r.out, "\n") != 3 {
+		t.Errorf("stdout is %q, want a header and 2 rows", r.out)
+	}
+	if r := w.want(0, "get", "events", "--limit", "0"); strings.Count(r.out, "\n") != 4 {
+		t.Errorf("stdout is %q, want a header and 3 rows", r.out)
+	}
+}
+
+func TestColourIsWholeRows(t *testing.T) {
+	var out strings.Builder
+	tb := &table{header: []string{"A", "B"}}
+	tb.add(bad, "x", "")
+	tb.add(plain, "longer", "y")
+	if err := tb.print(&out, false, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "A        B\n\x1b[31mx        <none>\x1b[0m\nlonger   y\n"; got != want {
+		t.Errorf("table is %q, want %q", got, want)
+	}
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	w := newWorld(t)
+	if r := w.want(0, "version"); !strings.HasPrefix(r.out, "doorstep ") {
+		t.Errorf("version is %q", r.out)
+	}
+	if r := w.want(0, "completion", "bash"); !strings.Contains(r.out, "__start_doorstep") {
+		t.Error("there is no bash completion")
+	}
+	if r := w.want(0, "--help"); strings.Contains(r.out, "kubectl") {
+		t.Errorf("help is %s", r.out)
+	}
+}
