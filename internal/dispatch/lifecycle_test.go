@@ -184,10 +184,9 @@ func TestAChangeOfSpecEnables(t *testing.T) {
 }
 
 func TestAbortMessageDeadLettersOne(t *testing.T) {
-	first := true
+	var later atomic.Bool
 	inWorld(t, func(hit) deliver.Result {
-		if first {
-			first = false
+		if !later.Swap(true) {
 			r := status(500)
 			r.WebhookDelivery = deliver.DeliveryAbort
 			return r
@@ -239,13 +238,15 @@ func TestAChangedPolicyBringsRetriesForwardButNeverBack(t *testing.T) {
 
 // cases DD78, DD82, DL157
 func TestReplayMakesOneChain(t *testing.T) {
-	inWorld(t, answers(422), func(w *world) {
+	var code atomic.Int32
+	code.Store(422)
+	inWorld(t, func(hit) deliver.Result { return status(int(code.Load())) }, func(w *world) {
 		w.send(1)
 		w.after(time.Minute)
 		w.want(0, 0, 1)
 		ctx := context.Background()
 		dead := w.deadLetter()
-		w.receive = answers(409)
+		code.Store(409)
 		w.forget()
 		if _, err := w.store.Replay(ctx, w.key(), dead.Seq, false); err != nil {
 			t.Fatal(err)
@@ -263,7 +264,7 @@ func TestReplayMakesOneChain(t *testing.T) {
 				t.Errorf("attempt %d of the replay: number %d, replay %v; want %d, true", i+1, h.attempt, h.replay, i+2)
 			}
 		}
-		w.receive = answers(200)
+		code.Store(200)
 		if _, err := w.store.Replay(ctx, w.key(), dead.Seq, false); err != nil {
 			t.Fatal(err)
 		}

@@ -144,9 +144,9 @@ func TestDrainingBeginsWithOneInFlight(t *testing.T) {
 
 // A receiver that says when to come back is not asked earlier, by anything.
 func TestNothingIsAttemptedBeforeRetryAfter(t *testing.T) {
-	busy := true
+	var free atomic.Bool
 	inWorld(t, func(hit) deliver.Result {
-		if busy {
+		if !free.Load() {
 			r := status(503)
 			r.RetryAfter = []string{"120"}
 			return r
@@ -160,7 +160,7 @@ func TestNothingIsAttemptedBeforeRetryAfter(t *testing.T) {
 		if n := len(w.seen()); n != 1 {
 			t.Fatalf("%d attempts within two minutes of Retry-After: 120, want 1", n)
 		}
-		busy = false
+		free.Store(true)
 		w.after(2 * time.Minute)
 		w.want(0, 11, 0)
 	})

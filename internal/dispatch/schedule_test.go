@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,14 +178,14 @@ func TestHeldDeliveriesExpireAtMaxAge(t *testing.T) {
 func TestAClockThatStepsNeitherFiresNorHolds(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -10 * time.Minute, time.Hour, 1000 * time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
-			var off time.Duration
+			var off atomic.Int64
 			inWorld(t, answers(500), func(w *world) {
 				w.end()
-				w.wall = func() time.Time { return time.Now().Add(off) }
+				w.wall = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 				w.start()
 				w.send(1)
 				w.after(time.Minute + time.Second) // second attempt made, third due in 5 min
-				off = step
+				off.Store(int64(step))
 				w.after(10 * time.Minute)
 				wantGaps(t, w.seen(), time.Minute, 5*time.Minute)
 			})
@@ -194,14 +195,14 @@ func TestAClockThatStepsNeitherFiresNorHolds(t *testing.T) {
 
 // case TM76: after a restart due times are kept, also when the clock went back.
 func TestARestartAfterAStepBackKeepsTheRest(t *testing.T) {
-	var off time.Duration
+	var off atomic.Int64
 	inWorld(t, answers(500), func(w *world) {
 		w.end()
-		w.wall = func() time.Time { return time.Now().Add(off) }
+		w.wall = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 		w.start()
 		w.send(1)
 		w.after(6*time.Minute + 2*time.Second) // the third attempt failed 1 s ago: 30 min to wait
-		off = -time.Hour
+		off.Store(int64(-time.Hour))
 		w.restart()
 		w.forget()
 		w.after(29 * time.Minute)
@@ -233,18 +234,18 @@ func TestOverdueDeliveriesAreRampedAfterADowntime(t *testing.T) {
 
 // case TM76: no burst of what isn't due.
 func TestARestartDoesNotBringForwardWhatIsNotDue(t *testing.T) {
-	failing := true
+	var fixed atomic.Bool
 	inWorld(t, func(hit) deliver.Result {
-		if failing {
-			return status(409)
+		if fixed.Load() {
+			return status(200)
 		}
-		return status(200)
+		return status(409)
 	}, func(w *world) {
 		w.endpoint().Retry.Backoff = retry.Backoff{Schedule: []time.Duration{6 * time.Hour}}
 		w.apply()
 		w.send(4) // too few faults for a back-off
 		w.after(time.Second)
-		failing = false
+		fixed.Store(true)
 		w.restart()
 		w.after(5 * time.Hour)
 		w.want(4, 0, 0)
