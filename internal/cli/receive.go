@@ -22,11 +22,12 @@ import (
 // receiveOptions are the flags of receive.
 type receiveOptions struct {
 	Streams
-	listen, secretFile, data, endpoint string
-	logFile, failFile                  string
-	failRate                           float64
-	failStatus                         int
-	seed                               uint64
+	listen, secretFile, data string
+	endpoints                []string
+	logFile, failFile        string
+	failRate                 float64
+	failStatus               int
+	seed                     uint64
 }
 
 const signingKeyVariable = "DOORSTEP_SIGNING_KEY"
@@ -47,7 +48,7 @@ func newReceiveCommand(s Streams) *cobra.Command {
 	fl.StringVar(&o.listen, "listen", "127.0.0.1:3000", "address to listen on")
 	fl.StringVar(&o.secretFile, "secret-file", "", "file that holds the signing key (whsec_… or whpk_…), one a line, or its Secret's manifest")
 	fl.StringVar(&o.data, "data", "", "data folder of a standalone Doorstep that generated the key")
-	fl.StringVar(&o.endpoint, "endpoint", "", "NAMESPACE/NAME of the endpoint whose generated key to use, with --data")
+	fl.StringSliceVar(&o.endpoints, "endpoint", nil, "NAMESPACE/NAME of an endpoint whose generated key to use, with --data; may be repeated")
 	fl.StringVar(&o.logFile, "log", "", "append each new event to this file as a line of JSON, synced before the answer; it is read at start")
 	fl.Float64Var(&o.failRate, "fail-rate", 0, "share of requests to fail, 0 to 1")
 	fl.IntVar(&o.failStatus, "fail-status", http.StatusServiceUnavailable, "status code of those failures")
@@ -107,17 +108,40 @@ func (o *receiveOptions) keys() (keySource, error) {
 	switch {
 	case o.secretFile != "":
 		return fixedKeys(readKeys(o.secretFile))
-	case o.data != "" || o.endpoint != "":
-		namespace, name, ok := strings.Cut(o.endpoint, "/")
-		if o.data == "" || !ok || !isName(namespace) || !isName(name) {
-			return nil, errors.New("a generated key is found by both --data DIR and --endpoint NAMESPACE/NAME")
-		}
-		path := manifest.SigningKeyFile(o.data, namespace, name)
-		return func() ([]sign.Key, error) { return readKeys(path) }, nil
+	case o.data != "" || len(o.endpoints) > 0:
+		return o.generatedKeys()
 	case o.Getenv(signingKeyVariable) != "":
 		return fixedKeys(parseKeys(o.Getenv(signingKeyVariable), "$"+signingKeyVariable))
 	}
 	return nil, errors.New("give the signing key: --secret-file FILE, $" + signingKeyVariable + ", or --data DIR --endpoint NAMESPACE/NAME")
+}
+
+// generatedKeys looks for the keys each time: there are as many as endpoints that Doorstep has seen so far.
+func (o *receiveOptions) generatedKeys() (keySource, error) {
+	var paths []string
+	for _, endpoint := range o.endpoints {
+		namespace, name, _ := strings.Cut(endpoint, "/")
+		if !isName(namespace) || !isName(name) {
+			paths = nil
+			break
+		}
+		paths = append(paths, manifest.SigningKeyFile(o.data, namespace, name))
+	}
+	if o.data == "" || len(paths) == 0 {
+		return nil, errors.New("a generated key is found by both --data DIR and --endpoint NAMESPACE/NAME")
+	}
+	return func() ([]sign.Key, error) {
+		var all []sign.Key
+		var failed error
+		for _, path := range paths {
+			keys, err := readKeys(path)
+			all, failed = append(all, keys...), errors.Join(failed, err)
+		}
+		if len(all) > 0 {
+			failed = nil
+		}
+		return all, failed
+	}, nil
 }
 
 func isName(s string) bool { return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, `/\`) }
