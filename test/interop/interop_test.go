@@ -139,7 +139,12 @@ func TestLibrariesVerifyDeliveries(t *testing.T) {
 	var all []posted
 	for _, mode := range modes {
 		for _, m := range messages {
-			all = append(all, post(t, w, m, mode))
+			p := post(t, w, m, mode)
+			if mode == "retry" {
+				// One after another: five failures in a row would, rightly, make the lane back off.
+				p.awaitState(t, w, "delivered")
+			}
+			all = append(all, p)
 		}
 	}
 	for _, p := range all {
@@ -242,12 +247,22 @@ func post(t *testing.T, w *harness.Worker, m message, mode string) posted {
 // awaitState waits until all of the event's deliveries are in a state.
 func (p posted) awaitState(t *testing.T, w *harness.Worker, state string) {
 	t.Helper()
-	var e struct{ States map[string]int }
-	await(t, p.id+" to be "+state, func() (bool, error) {
-		e.States = nil
+	var e struct {
+		States     map[string]int
+		Deliveries []any
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := harness.Await(ctx, 20*time.Millisecond, p.id+" to be "+state, func() (bool, error) {
+		e.States, e.Deliveries = nil, nil
 		_, err := w.Call("GET", harness.Path("events/"+p.webhookID), nil, nil, &e)
 		return e.States[state] == len(libraries), err
 	})
+	if err != nil {
+		var lanes any
+		_, _ = w.Call("GET", harness.Path("endpoints"), nil, nil, &lanes)
+		t.Fatalf("%v: %+v\nendpoints: %+v", err, e.Deliveries, lanes)
+	}
 }
 
 // check holds what a library's receiver got of this event against what was posted.
