@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -169,6 +171,49 @@ func TestSendWaits(t *testing.T) {
 				t.Errorf("stderr is %q", r.err)
 			}
 		})
+	}
+}
+
+type undecided struct{}
+
+func (undecided) Authorize(*http.Request, ingest.Verb, string) (string, error) {
+	return "", errors.New("away")
+}
+
+// A Doorstep that is away for a while ends no wait.
+func TestSendWaitsThroughARestart(t *testing.T) {
+	w := newWorld(t)
+	gets := 0
+	w.after = func(r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.auth = undecided{}
+			return
+		}
+		if gets++; gets == 3 {
+			w.auth = ingest.Loopback()
+			w.finish(1, audit, queue.Delivered, "")
+		}
+	}
+	if r := w.want(0, "send", "--type", "user.created", "--wait"); !strings.Contains(r.out, "audit delivered") {
+		t.Errorf("stdout is %q", r.out)
+	}
+	w.after = func(*http.Request) { w.auth = undecided{} }
+	if r := w.want(3, "send", "--type", "user.created", "--wait", "--timeout", "50ms"); !strings.Contains(r.err, "timed out") {
+		t.Errorf("stderr is %q", r.err)
+	}
+}
+
+func TestSendInterrupted(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.after = func(r *http.Request) {
+		if r.Method == http.MethodGet {
+			cancel()
+		}
+	}
+	r := w.runContext(ctx, "send", "--type", "user.created", "--wait")
+	if r.code != 1 || !strings.Contains(r.err, "interrupted; the event was accepted") {
+		t.Errorf("exit code %d, stderr %q", r.code, r.err)
 	}
 }
 
@@ -365,7 +410,11 @@ func TestVersionAndCompletion(t *testing.T) {
 	if r := w.want(0, "completion", "bash"); !strings.Contains(r.out, "__start_doorstep") {
 		t.Error("there is no bash completion")
 	}
-	if r := w.want(0, "--help"); strings.Contains(r.out, "kubectl") {
-		t.Errorf("help is %s", r.out)
+	for _, name := range []string{"doorstep", "kubectl doorstep"} {
+		var out strings.Builder
+		code := Run(t.Context(), name, []string{"get", "--help"}, Streams{Out: &out, Err: &out, Getenv: func(string) string { return "" }})
+		if code != 0 || !strings.Contains(out.String(), "\n  "+name+" get [command]") {
+			t.Errorf("help of %s is %s", name, out.String())
+		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -202,24 +201,29 @@ func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) e
 	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	told := make(map[string]bool)
+	var event ingest.Event
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
-		event, err := getEvent(ctx, c, r.WebhookID, false)
-		if err != nil {
+		seen, err := getEvent(waiting, c, r.WebhookID, false)
+		var answer *apiError
+		switch {
+		case err == nil:
+			event = seen
+		case errors.As(err, &answer) && !answer.problem.Retryable:
 			return err
 		}
+		// Another failure is a Doorstep that is being restarted, perhaps: the wait goes on.
 		if text {
 			if err := o.tell(event, told); err != nil {
 				return err
 			}
 		}
-		left, _, dead := sumStates(event.States)
-		if left == 0 {
+		if left, _, dead := sumStates(event.States); err == nil && left == 0 {
 			return o.conclude(event, dead)
 		}
 		select {
 		case <-time.After(poll):
 		case <-waiting.Done():
-			return o.timedOut(ctx, event, left)
+			return o.timedOut(ctx, event, r.WebhookID)
 		}
 	}
 }
@@ -272,11 +276,12 @@ func (o *sendOptions) conclude(e ingest.Event, dead int) error {
 	return nil
 }
 
-func (o *sendOptions) timedOut(ctx context.Context, e ingest.Event, left int) error {
-	if err := ctx.Err(); err != nil {
+// timedOut says what is known of a delivery that has not ended. Of an event that was never seen, nothing is.
+func (o *sendOptions) timedOut(ctx context.Context, e ingest.Event, webhookID string) error {
+	if ctx.Err() != nil {
 		return &exitError{code: 1, message: "interrupted; the event was accepted and is delivered all the same"}
 	}
-	if text, _ := isText(o.output); !text {
+	if text, _ := isText(o.output); !text && e.WebhookID != "" {
 		if err := printObject(o.Out, o.output, e); err != nil {
 			return err
 		}
@@ -287,5 +292,5 @@ func (o *sendOptions) timedOut(ctx context.Context, e ingest.Event, left int) er
 		}
 	}
 	return &exitError{code: exitTimeout, message: fmt.Sprintf(
-		"timed out after %s with %d waiting; Doorstep goes on. See: doorstep explain %s", o.timeout, left, url.PathEscape(e.WebhookID))}
+		"timed out after %s; Doorstep goes on. See: doorstep explain %s", o.timeout, webhookID)}
 }

@@ -126,7 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveAPI finds the route by hand: http.ServeMux would answer unknown paths and methods in plain text, redirect
-// unclean ones, and allocate for each name (docs/decisions/0020-ingest-api.md).
+// unclean ones, and allocate for each name (docs/decisions/0010-ingest-api.md).
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, path string) *Problem {
 	namespace, rest, _ := strings.Cut(path, "/")
 	kind, rest, _ := strings.Cut(rest, "/")
