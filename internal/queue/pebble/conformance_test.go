@@ -11,10 +11,12 @@ import (
 )
 
 func TestConformanceInMemory(t *testing.T) {
+	t.Parallel()
 	queuetest.Run(t, func(*testing.T) queuetest.Open { return place(vfs.NewMem(), "q") })
 }
 
 func TestConformanceOnDisk(t *testing.T) {
+	t.Parallel()
 	queuetest.Run(t, func(t *testing.T) queuetest.Open { return place(vfs.Default, t.TempDir()) })
 }
 

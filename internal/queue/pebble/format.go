@@ -26,10 +26,6 @@ const (
 	formatReady = "ready"
 )
 
-// manifestMarker begins the name of the file by which pebble knows its own folder.
-// Where it is missing pebble would begin anew over whatever is there.
-const manifestMarker = "marker.manifest."
-
 // checkFormat decides, without writing anything, whether the folder is ours. fresh
 // says that the store has never been ready: nothing was ever acknowledged from it.
 func checkFormat(fs vfs.FS, dir string) (fresh bool, err error) {

@@ -57,7 +57,7 @@ type Options struct {
 func pebbleOptions(o *Options, mustExist bool) *pebbledb.Options {
 	logger := &pebbleLogger{log: o.Log, fatal: o.Fatal}
 	po := &pebbledb.Options{
-		FS:                          o.FS,
+		FS:                          markerFS{o.FS},
 		ErrorIfNotExists:            mustExist,
 		FormatMajorVersion:          filesVersion,
 		MemTableSize:                memTableBytes,
