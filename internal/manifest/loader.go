@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,10 +44,13 @@ type Snapshot struct {
 	objects map[identity]*object
 }
 
+// builtIn are the schemas of this build, compiled once.
+var builtIn = sync.OnceValues(func() (map[string]*schema, error) { return loadSchemas(crd.Files) })
+
 // NewLoader makes a Loader for a file or a folder, which need not exist yet. The
 // folders of skip are passed over, such as a data folder that lies within root.
 func NewLoader(root string, skip ...string) (*Loader, error) {
-	schemas, err := loadSchemas(crd.Files)
+	schemas, err := builtIn()
 	if err != nil {
 		return nil, err
 	}
