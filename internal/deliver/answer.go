@@ -67,10 +67,10 @@ func (c *Client) answer(res *Result, u *url.URL, resp *http.Response, cancel con
 	res.Response = c.readBody(resp, failed, cancel)
 }
 
-// readBody drains and closes a body within its limits, and gives its beginning if
-// that is to be kept. Errors don't matter: the status has come.
+// readBody drains a body within its limits, so that closing it leaves a connection
+// to use again, and gives its beginning if that is to be kept. A body that goes on
+// costs the connection. Errors don't matter: the status has come.
 func (c *Client) readBody(resp *http.Response, keep bool, cancel context.CancelFunc) []byte {
-	defer resp.Body.Close()
 	// After 101 the body is the bare connection.
 	if resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil

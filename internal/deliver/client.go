@@ -219,6 +219,7 @@ func (c *Client) attempt(parent context.Context, r *Request, res *Result) {
 		res.explain(err, parent, ctx, r.URL.Scheme == "https", a.connected.Load())
 		return
 	}
+	defer resp.Body.Close()
 	c.answer(res, r.URL, resp, cancel)
 }
 

@@ -57,14 +57,14 @@ func (r *Result) explain(err error, parent, ctx context.Context, secure, connect
 		r.fail(ReasonDenied, queue.SentNo, messageDenied)
 	case parent.Err() != nil:
 		r.fail(ReasonShutdown, sent, "the worker was stopped during the attempt")
+	case errors.As(err, &dns):
+		r.fail(ReasonDNS, queue.SentNo, dnsMessage(dns))
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
 		if connected {
 			r.fail(ReasonTimeout, sent, "the receiver did not answer within the timeout; it may have got the event")
 		} else {
 			r.fail(ReasonTimeout, sent, "no connection was made within the timeout")
 		}
-	case errors.As(err, &dns):
-		r.fail(ReasonDNS, queue.SentNo, dnsMessage(dns))
 	case errors.As(err, &op) && op.Op == "dial":
 		reason, message := dialMessage(op)
 		r.fail(reason, queue.SentNo, message)

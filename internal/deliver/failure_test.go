@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -509,9 +510,27 @@ func TestNamesThatDoNotResolve(t *testing.T) {
 			t.Errorf("%s: %+v", host, res)
 		}
 	}
-	if got := dnsMessage(&net.DNSError{IsTimeout: true}); got != "the host name could not be resolved in time" {
-		t.Error(got)
-	}
+}
+
+// case RTY-09, a name server that doesn't answer
+func TestNameServerIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, Options{Resolver: resolver(t, localhost)})
+		r := newRequest(t, "http://silent.example.com./")
+		r.Timeout = 30 * time.Second
+		res := c.Do(t.Context(), r)
+		if res.Reason != ReasonDNS || res.Sent != queue.SentNo || res.Message != "the host name could not be resolved in time" {
+			t.Errorf("%+v", res)
+		}
+		if res.Duration > connectTimeout {
+			t.Errorf("it took %v", res.Duration)
+		}
+		r.Timeout = 500 * time.Millisecond
+		if res := c.Do(t.Context(), r); res.Reason != ReasonTimeout || res.Sent != queue.SentNo || res.Duration != r.Timeout {
+			t.Errorf("with a shorter timeout: %+v", res)
+		}
+		time.Sleep(connectTimeout) // net/http goes on with the dial
+	})
 }
 
 // cases SSR-05, SSR-11: what is dialled is judged, and all denials look the same.

@@ -30,7 +30,9 @@ func (c *Client) header(r *Request, timestamp int64, values *[maxOwnHeaders]stri
 	if err != nil {
 		return nil, errSignature
 	}
-	h := make(http.Header, maxOwnHeaders+len(r.Headers))
+	// Without a replay and headers of the event there are 8: the most that a map
+	// holds without tables of its own.
+	h := make(http.Header, maxOwnHeaders-1+len(r.Headers))
 	n := 0
 	set := func(name, value string) {
 		values[n] = value
