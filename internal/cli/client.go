@@ -194,14 +194,14 @@ func (c *client) unreachable(err error) error {
 	return fmt.Errorf("can't reach Doorstep at %s: %w", c.base.Host, err)
 }
 
-// pages calls a list again and again until its end or until max items (0: all) are there.
-func pages[T any](ctx context.Context, c *client, path []string, query url.Values, max int, items func(T) (n int, cursor string)) error {
+// pages calls a list again and again until its end or until most items (0: all) are there.
+func pages[T any](ctx context.Context, c *client, path []string, query url.Values, most int, items func(T) (n int, cursor string)) error {
 	query = cloneValues(query)
 	for seen := 0; ; {
 		var page T
 		limit := 500
-		if max > 0 {
-			limit = min(limit, max-seen)
+		if most > 0 {
+			limit = min(limit, most-seen)
 		}
 		query.Set("limit", fmt.Sprint(limit))
 		if err := c.do(ctx, request{method: http.MethodGet, path: path, query: query}, &page); err != nil {
@@ -209,7 +209,7 @@ func pages[T any](ctx context.Context, c *client, path []string, query url.Value
 		}
 		n, cursor := items(page)
 		seen += n
-		if cursor == "" || max > 0 && seen >= max {
+		if cursor == "" || most > 0 && seen >= most {
 			return nil
 		}
 		query.Set("cursor", cursor)

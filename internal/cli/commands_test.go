@@ -74,6 +74,17 @@ func TestNothingFound(t *testing.T) {
 	}
 }
 
+func TestEventsSince(t *testing.T) {
+	w := newWorld(t)
+	w.send("evt_1", "order.created") // 90 s ago by the shell's clock
+	if r := w.want(0, "get", "events", "--since", "91s"); !strings.Contains(r.out, "evt_1") {
+		t.Errorf("stdout is %q", r.out)
+	}
+	if r := w.want(0, "get", "events", "--since", "89s"); r.out != "" {
+		t.Errorf("stdout is %q", r.out)
+	}
+}
+
 func TestSend(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
@@ -134,34 +145,39 @@ func TestSendKeepsTheData(t *testing.T) {
 
 func TestSendWaits(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		code int
-		do   func(w *world)
-		out  []string
-		err  string
+		name    string
+		code    int
+		timeout string
+		do      func(w *world)
+		out     []string
+		err     string
 	}{
-		{"delivered", 0, func(w *world) {
+		{"delivered", 0, "1m", func(w *world) {
 			w.finish(1, orders, queue.Delivered, "")
 			w.finish(1, audit, queue.Delivered, "")
 		}, []string{"  orders delivered after 1 attempt, last answer 204\n", "  audit delivered after 1 attempt"}, ""},
-		{"dead-lettered", 2, func(w *world) {
+		{"dead-lettered", 2, "1m", func(w *world) {
 			w.finish(1, audit, queue.Delivered, "")
 			w.finish(1, orders, queue.DeadLettered, "Rejected")
 		}, []string{"  orders dead-lettered (Rejected) after 1 attempt, last answer 503\n", "  audit delivered"}, ""},
-		{"timed out", 3, func(w *world) { w.finish(1, audit, queue.Delivered, "") },
+		{"timed out", 3, "500ms", func(w *world) { w.finish(1, audit, queue.Delivered, "") },
 			[]string{"  audit delivered"}, "orders still pending"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			gets := 0
+			// The first look sees what happened at once; where there is time, nothing happens before the second one.
+			happens := http.MethodGet
+			if c.code == exitTimeout {
+				happens = http.MethodPost
+			}
+			done := false
 			w.after = func(r *http.Request) {
-				if r.Method == http.MethodGet {
-					if gets++; gets == 2 { // the second look sees nothing new, the third does
-						c.do(w)
-					}
+				if r.Method == happens && !done {
+					done = true
+					c.do(w)
 				}
 			}
-			r := w.want(c.code, "send", "--type", "order.created", "--id", "e1", "--wait", "--timeout", "300ms")
+			r := w.want(c.code, "send", "--type", "order.created", "--id", "e1", "--wait", "--timeout", c.timeout)
 			for _, want := range append(c.out, "event/e1 accepted for 2 endpoints\n") {
 				if strings.Count(r.out, want) != 1 {
 					t.Errorf("stdout does not hold %q once:\n%s", want, r.out)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type getOptions struct {
 	endpoint string
 	state    string
 	typ      string
+	since    time.Duration
 }
 
 func newGetCommand(s Streams) *cobra.Command {
@@ -40,6 +42,7 @@ func newGetCommand(s Streams) *cobra.Command {
 		newGetSubcommand(s, "events [WEBHOOK-ID]", "event", "List events, newest first, or get one with every attempt",
 			(*getOptions).events, func(c *cobra.Command, o *getOptions) {
 				c.Flags().StringVar(&o.typ, "type", "", `only events of this type, or pattern such as "order.*"`)
+				c.Flags().DurationVar(&o.since, "since", 0, "only events accepted within this time, such as 10m")
 			}),
 		newGetSubcommand(s, "deliveries", "delivery", "List deliveries", (*getOptions).deliveries,
 			func(c *cobra.Command, o *getOptions) {
@@ -166,6 +169,9 @@ func (o *getOptions) events(ctx context.Context, c *client, args []string) error
 	query := url.Values{}
 	if o.typ != "" {
 		query.Set("type", o.typ)
+	}
+	if o.since > 0 {
+		query.Set("since", o.Now().Add(-o.since).UTC().Format(time.RFC3339))
 	}
 	list := ingest.EventList{Items: []ingest.Event{}}
 	err := pages(ctx, c, []string{"events"}, query, o.limit, func(p ingest.EventList) (int, string) {

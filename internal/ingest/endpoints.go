@@ -99,7 +99,7 @@ func (s *Server) knows(fan *fanout, key plan.EndpointKey) bool {
 }
 
 func (s *Server) endpointView(ctx context.Context, fan *fanout, key plan.EndpointKey) (Endpoint, error) {
-	view := Endpoint{Namespace: key.Namespace, Name: key.Name, Lane: wireLane(s.laneOf(fan, key))}
+	view := Endpoint{Namespace: key.Namespace, Name: key.Name, Lane: Lane(s.laneOf(fan, key))}
 	if e := fan.endpoint(key); e != nil {
 		view.Host = hostOf(e.URL)
 		view.EventTypes, view.RetryPolicy, view.MaxInFlight = e.EventTypes, e.Retry.Name, e.MaxInFlight
@@ -143,13 +143,6 @@ func (s *Server) oldestDue(ctx context.Context, key plan.EndpointKey, counts que
 		oldest = due
 	}
 	return oldest, nil
-}
-
-func wireLane(v LaneView) Lane {
-	return Lane{
-		State: v.State, Reason: v.Reason, Message: v.Message, Since: v.Since, RetryAt: v.RetryAt, InFlight: v.InFlight,
-		Held: v.Held,
-	}
 }
 
 // hostOf is all that is told of a URL: its path and query may hold tokens, and its user information does.

@@ -17,7 +17,7 @@ const cursorEvents = "e1"
 
 // listEvents gives a page of a namespace's events, newest first; with id (and source) the one event of that identity.
 func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c call) *Problem {
-	v, problem := query(r, "limit", "cursor", "type", "id", "source", "explain")
+	v, problem := query(r, "limit", "cursor", "type", "since", "until", "id", "source", "explain")
 	if problem != nil {
 		return problem
 	}
@@ -28,20 +28,54 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c call) *Pro
 	if problem != nil {
 		return problem
 	}
-	pattern := v.Get("type")
-	if pattern != "" && event.ValidPattern(pattern) != nil {
-		return badRequest("type", `The type is a type or a pattern such as "order.*".`)
+	filter, problem := eventFilterOf(v)
+	if problem != nil {
+		return problem
 	}
 	before, problem := eventCursor(v)
 	if problem != nil {
 		return problem
 	}
-	list, err := s.pageOfEvents(r.Context(), c.namespace, pattern, before, limit)
+	list, err := s.pageOfEvents(r.Context(), c.namespace, filter, before, limit)
 	if err != nil {
 		return s.problemOf(err, "list events")
 	}
 	writeJSON(w, http.StatusOK, mediaJSON, list)
 	return nil
+}
+
+// eventFilter is what a list of events is about. Zero values match everything.
+type eventFilter struct {
+	pattern      string
+	since, until time.Time // of acceptance; until is exclusive, so that spans can be put side by side
+}
+
+func eventFilterOf(v url.Values) (f eventFilter, problem *Problem) {
+	f.pattern = v.Get("type")
+	if f.pattern != "" && event.ValidPattern(f.pattern) != nil {
+		return f, badRequest("type", `The type is a type or a pattern such as "order.*".`)
+	}
+	if f.since, problem = timeOf(v, "since"); problem != nil {
+		return f, problem
+	}
+	f.until, problem = timeOf(v, "until")
+	return f, problem
+}
+
+func timeOf(v url.Values, name string) (time.Time, *Problem) {
+	text := v.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, badRequest(name, "The time is RFC 3339, such as 2026-11-30T12:00:00Z.")
+	}
+	return t, nil
+}
+
+func (f eventFilter) matches(e *queue.StoredEvent) bool {
+	return (f.pattern == "" || event.MatchType(f.pattern, e.Type)) && (f.until.IsZero() || e.AcceptedAt.Before(f.until))
 }
 
 func eventCursor(v url.Values) (queue.Seq, *Problem) {
@@ -56,7 +90,7 @@ func eventCursor(v url.Values) (queue.Seq, *Problem) {
 	return queue.Seq(n), nil
 }
 
-func (s *Server) pageOfEvents(ctx context.Context, namespace, pattern string, before queue.Seq, limit int) (EventList, error) {
+func (s *Server) pageOfEvents(ctx context.Context, namespace string, f eventFilter, before queue.Seq, limit int) (EventList, error) {
 	list := EventList{Items: []Event{}}
 	for scan := maxScan; scan > 0; {
 		ask := min(limit-len(list.Items), scan)
@@ -65,7 +99,10 @@ func (s *Server) pageOfEvents(ctx context.Context, namespace, pattern string, be
 			return EventList{}, err
 		}
 		for _, e := range events {
-			if pattern != "" && !event.MatchType(pattern, e.Type) {
+			if e.AcceptedAt.Before(f.since) { // and so are all that follow
+				return list, nil
+			}
+			if !f.matches(e) {
 				continue
 			}
 			view, err := s.eventView(ctx, e)
@@ -87,7 +124,7 @@ func (s *Server) pageOfEvents(ctx context.Context, namespace, pattern string, be
 
 // findEvent looks an event up by what its producer called it.
 func (s *Server) findEvent(w http.ResponseWriter, r *http.Request, c call, v url.Values) *Problem {
-	for _, other := range []string{"limit", "cursor", "type"} {
+	for _, other := range []string{"limit", "cursor", "type", "since", "until"} {
 		if v.Has(other) {
 			return badRequest(other, "An event is looked up by id and source alone.")
 		}

@@ -260,6 +260,41 @@ func TestEventsNewestFirst(t *testing.T) {
 	}
 }
 
+// Spans side by side hold each event once: since is inclusive, until is not.
+func TestEventsOfASpan(t *testing.T) {
+	a := newAPI(t)
+	now := start
+	a.queue.Now = func() time.Time { return now }
+	for i := range 10 {
+		now = start.Add(time.Duration(i) * time.Minute)
+		a.post(http.StatusAccepted, plainEvent(fmt.Sprint("evt_", i), "a"), nil)
+	}
+	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+	for _, c := range []struct {
+		name, query string
+		want        []string
+	}{
+		{"since", "since=" + at(8), []string{"evt_9", "evt_8"}},
+		{"until", "until=" + at(2), []string{"evt_1", "evt_0"}},
+		{"both", "since=" + at(4) + "&until=" + at(6), []string{"evt_5", "evt_4"}},
+		{"neither", "since=" + at(4) + "&until=" + at(4), nil},
+	} {
+		for _, limit := range []int{1, 100} {
+			events, _ := follow(a, "events?"+c.query, limit, func(b []byte) ([]ingest.Event, string) {
+				l := decode[ingest.EventList](t, b)
+				return l.Items, l.Cursor
+			})
+			var got []string
+			for _, e := range events {
+				got = append(got, e.WebhookID)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("%s by %d: %v, want %v", c.name, limit, got, c.want)
+			}
+		}
+	}
+}
+
 func TestDeliveriesPageByPage(t *testing.T) {
 	a := newAPI(t)
 	a.accepted(20, "order.created")

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -208,8 +209,9 @@ func methodNotAllowed(allow string) *Problem {
 
 // notAuthorized words a refusal; what isn't one means that nothing could be decided.
 func (s *Server) notAuthorized(err error) *Problem {
-	if p, ok := err.(*Problem); ok {
-		return p
+	var refused *Problem
+	if errors.As(err, &refused) {
+		return refused
 	}
 	s.log.Error(err, "can't decide whether a caller may be let in")
 	return unavailable("authorization-unavailable", "Whether you may do this can't be decided now. Try again.", 2*time.Second)
