@@ -65,7 +65,7 @@ const tmpfs = 0x01021994
 // describeMachine prints what the figures depend on.
 func (b *bench) describeMachine() {
 	var st syscall.Statfs_t
-	b.memoryDisk = syscall.Statfs(b.work, &st) == nil && int64(st.Type) == tmpfs
+	b.memoryDisk = syscall.Statfs(b.work, &st) == nil && st.Type == tmpfs
 	fmt.Fprintf(b.out, "machine: %d cores, %s/%s, %s; one write and fsync of 4 KiB takes %v (median)\n",
 		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), fsyncTime(b.work).Round(time.Microsecond))
 	fmt.Fprintf(b.out, "load: events of %d bytes over %d connections; generator, worker and sink are three processes on this machine\n", b.size, b.conns)

@@ -57,7 +57,6 @@ func main() {
 		o = o.shortened()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	ok, err := run(ctx, o, os.Stdout)
 	stop()
 	exit(err)

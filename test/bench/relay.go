@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"time"
@@ -21,7 +22,7 @@ import (
 // server and client; how near it comes is the price of durability.
 type relay struct {
 	key    harness.Key
-	target string
+	target *url.URL
 	client *http.Client
 }
 
@@ -30,7 +31,11 @@ func runRelay(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return serve(&relay{key: key, target: os.Getenv(envTarget), client: &http.Client{
+	target, err := url.Parse(os.Getenv(envTarget))
+	if err != nil {
+		return err
+	}
+	return serve(&relay{key: key, target: target, client: &http.Client{
 		Timeout:   15 * time.Second,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true},
 	}})
@@ -38,9 +43,13 @@ func runRelay(context.Context) error {
 
 // ServeHTTP takes one event and forwards it.
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 1<<20))
-	if err != nil {
+	if req.ContentLength < 0 || req.ContentLength > 1<<20 {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return
+	}
+	body := make([]byte, req.ContentLength)
+	if _, err := io.ReadFull(req.Body, body); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	id, err := eventID(body)
@@ -66,19 +75,19 @@ func eventID(body []byte) (string, error) {
 }
 
 func (r *relay) forward(ctx context.Context, id string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.target, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
 	ts := strconv.FormatInt(time.Now().Unix(), 10)
-	req.Header = http.Header{
-		"Content-Type":      {"application/json"},
-		"User-Agent":        {"relay"},
-		"Webhook-Id":        {id},
-		"Webhook-Timestamp": {ts},
-		"Webhook-Signature": {r.key.Sign(id, ts, body)},
+	req := &http.Request{
+		Method: http.MethodPost, URL: r.target, Host: r.target.Host,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		Header: http.Header{
+			"Content-Type":      {"application/json"},
+			"User-Agent":        {"relay"},
+			"Webhook-Id":        {id},
+			"Webhook-Timestamp": {ts},
+			"Webhook-Signature": {r.key.Sign(id, ts, body)},
+		},
 	}
-	resp, err := r.client.Do(req)
+	resp, err := r.client.Do(req.WithContext(ctx))
 	if err != nil {
 		return err
 	}

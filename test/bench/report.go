@@ -153,7 +153,7 @@ func (b *bench) verdict() (bool, error) {
 	if many := middle(b.results.manyDelivered, 0); many != nil {
 		fmt.Fprintf(b.out, "with 50 endpoints %.0f/s are delivered, with one %.0f/s, by the relay %.0f/s (medians)\n", *many, *s.DeliveredPerS, *s.LimitPerS)
 	}
-	ok := true
+	var ok bool
 	if why := b.noVerdict(s); why != "" {
 		fmt.Fprintln(b.out, "no verdict:", why)
 		// Losing an event is wrong at any size and speed.
