@@ -2,8 +2,9 @@ package pebble
 
 import (
 	"context"
-	"errors"
 	"slices"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -113,15 +114,35 @@ func (b *batch) identity(e queue.NewEvent) (*identity, error) {
 		}
 		return &id, nil
 	}
-	v, err := get(b.s.db, b.key)
-	if errors.Is(err, queue.ErrNotFound) {
-		return nil, nil
+	it, err := b.identityIterator()
+	if err != nil {
+		return nil, err
 	}
+	if !it.SeekPrefixGE(b.key) {
+		return nil, it.Error()
+	}
+	v, err := it.ValueAndErr()
 	if err != nil {
 		return nil, err
 	}
 	id, err := decodeIdentity(v)
 	return &id, err
+}
+
+// identityIterator looks identities up. Nearly none is there, and unlike Get an
+// iterator can be told to ask the filters of the last level too, where most of the
+// store lies; one serves a whole batch.
+func (b *batch) identityIterator() (*pebbledb.Iterator, error) {
+	if b.known == nil {
+		it, err := b.s.db.NewIter(&pebbledb.IterOptions{
+			LowerBound: []byte{kindIdentity}, UpperBound: upper([]byte{kindIdentity}), UseL6Filters: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		b.known = it
+	}
+	return b.known, nil
 }
 
 // store writes a new event with its deliveries.

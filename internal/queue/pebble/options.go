@@ -17,7 +17,7 @@ const filesVersion = pebbledb.FormatWALSyncChunks
 
 const (
 	memTableBytes = 16 << 20
-	cacheBytes    = 32 << 20
+	cacheBytes    = 80 << 20
 	// opsQueued is how many changes may wait for the writer before callers block.
 	opsQueued = 1024
 	// batchOps and batchBytes bound one group commit.

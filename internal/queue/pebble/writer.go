@@ -30,6 +30,8 @@ type batch struct {
 	// after them; the zero identity and a nil delivery are forgotten ones.
 	identities map[string]identity
 	deliveries map[deliveryKey]*queue.Delivery
+	// known is the batch's view of the identities stored before it; nil until asked.
+	known *pebbledb.Iterator
 	// key and value are scratch space.
 	key, value []byte
 }
@@ -127,6 +129,10 @@ func (s *Store) commit(w *batch, ops []op, durable bool) *commit {
 				}
 				c.errs[i] = err
 			}
+		}
+		if w.known != nil {
+			_ = w.known.Close() // its errors were answered by the ops that met them
+			w.known = nil
 		}
 		s.hand(c, w)
 	}
