@@ -114,6 +114,9 @@ func (e *apiError) Error() string {
 	if e.problem.Field != "" {
 		text = e.problem.Field + ": " + text
 	}
+	if e.problem.Status == http.StatusUnauthorized {
+		text += " Give the key by $DOORSTEP_API_KEY, --api-key-file, or --data-dir of a standalone Doorstep."
+	}
 	return fmt.Sprintf("%s (%d)", printable(text), e.problem.Status)
 }
 

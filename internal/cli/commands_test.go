@@ -356,7 +356,7 @@ func TestAPIKey(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.want(1, "get", "endpoints"); !strings.Contains(r.err, "Send an API key") {
+	if r := w.want(1, "get", "endpoints"); !strings.Contains(r.err, "Send an API key") || !strings.Contains(r.err, "--data-dir") {
 		t.Errorf("stderr is %q", r.err)
 	}
 	w.want(0, "get", "endpoints", "--api-key-file", file)
