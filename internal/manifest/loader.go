@@ -122,7 +122,6 @@ type merge struct {
 	*Loader
 	objects  map[identity]*object
 	claims   []located
-	broken   map[string]bool
 	refused  []plan.EndpointKey
 	problems []Problem
 	notes    []Problem

@@ -177,6 +177,7 @@ func TestGoodManifests(t *testing.T) {
 	}{
 		{"a missing namespace is default", "a.yaml", strings.Replace(goodEndpoint, "  namespace: shop\n", "", 1), "default/orders", 0},
 		{"many documents, odd markers, comments", "a.yml", "# first\n--- # a\n" + endpointYAML("a") + "...\n# between\n---\n---\n" + endpointYAML("b") + "---\n# the end\n", "shop/a shop/b", 0},
+		{"a document on its marker's line", "a.yaml", "--- {apiVersion: doorstep.dev/v1alpha1, kind: WebhookEndpoint, metadata: {name: a, namespace: shop}, spec: {url: \"https://example.com\"}}\n---\n" + endpointYAML("b"), "shop/a shop/b", 0},
 		{"a directive", "a.yaml", "%YAML 1.1\n---\n" + endpointYAML("a"), "shop/a", 0},
 		{"Windows line ends and a byte order mark", "a.yaml", "\ufeff" + strings.ReplaceAll(endpointYAML("a")+"---\n"+endpointYAML("b"), "\n", "\r\n"), "shop/a shop/b", 0},
 		{"JSON with tabs and escapes", "a.json", "{\n\t\"apiVersion\": \"doorstep.dev/v1alpha1\", \"kind\": \"WebhookEndpoint\",\n\t\"metadata\": {\"name\": \"a\", \"namespace\": \"shop\", \"annotations\": {\"x\": \"\\ud83d\\ude00\"}},\n\t\"spec\": {\"url\": \"https:\\/\\/example.com\"}}", "shop/a", 0},

@@ -74,7 +74,7 @@ func ensureSigningKey(dataDir string, e *v1alpha1.WebhookEndpoint, known bool) (
 	}
 	name := compile.SigningSecretName(e.Name)
 	if known {
-		return nil, false, fmt.Errorf("Secret %s is gone, and receivers know its key, so no other is made; put it back, or write the Secret with a new key", name)
+		return nil, false, fmt.Errorf("its Secret %s is gone, and receivers know its key, so no other is made; put it back, or write the Secret with a new key", name)
 	}
 	secret = &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

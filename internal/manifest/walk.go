@@ -43,8 +43,8 @@ type treeFile struct {
 func walk(root string, skip []string) tree {
 	t := &walker{seen: make(map[string]bool)}
 	for _, folder := range skip {
-		if real, ok := realPath(folder); ok {
-			t.seen[real] = true
+		if target, ok := realPath(folder); ok {
+			t.seen[target] = true
 		}
 	}
 	info, err := os.Stat(root)
@@ -52,12 +52,12 @@ func walk(root string, skip []string) tree {
 	case err != nil:
 		t.fail(root, unreadable(err)+"; the endpoints of the last plan are held, not deleted")
 	case info.IsDir():
-		real, ok := realPath(root)
+		target, ok := realPath(root)
 		if !ok {
 			t.fail(root, "the folder's real path can't be found; name the folder by another path")
 			break
 		}
-		t.folder(root, real, 0)
+		t.folder(root, target, 0)
 	case info.Mode().IsRegular():
 		t.files = append(t.files, treeFile{path: root, info: info})
 	default:
@@ -77,26 +77,26 @@ func (t *walker) fail(path, message string) {
 	t.incomplete = true
 }
 
-// first reports whether a real path was not seen before.
-func (t *walker) first(real string) bool {
-	was := t.seen[real]
-	t.seen[real] = true
+// first reports whether target, a real path, was not seen before.
+func (t *walker) first(target string) bool {
+	was := t.seen[target]
+	t.seen[target] = true
 	return !was
 }
 
-// realPath is the absolute path without links; false where it leads nowhere.
+// realPath is the absolute path without links, and false where there is none.
 func realPath(path string) (string, bool) {
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", false
 	}
-	real, err = filepath.Abs(real)
-	return real, err == nil
+	target, err = filepath.Abs(target)
+	return target, err == nil
 }
 
-func (t *walker) folder(path, real string, depth int) {
+func (t *walker) folder(path, target string, depth int) {
 	switch {
-	case t.full || !t.first(real):
+	case t.full || !t.first(target):
 		return
 	case depth > maxDepth:
 		t.fail(path, fmt.Sprintf("more than %d folders deep, so it is not read; move the manifests up", maxDepth))
@@ -113,15 +113,15 @@ func (t *walker) folder(path, real string, depth int) {
 	t.folders = append(t.folders, path)
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), ".") {
-			t.entry(filepath.Join(path, entry.Name()), filepath.Join(real, entry.Name()), entry, depth)
+			t.entry(filepath.Join(path, entry.Name()), filepath.Join(target, entry.Name()), entry, depth)
 		}
 	}
 }
 
-func (t *walker) entry(path, real string, entry fs.DirEntry, depth int) {
+func (t *walker) entry(path, target string, entry fs.DirEntry, depth int) {
 	link := entry.Type()&fs.ModeSymlink != 0
 	if entry.IsDir() {
-		t.folder(path, real, depth+1)
+		t.folder(path, target, depth+1)
 		return
 	}
 	if !link && !isManifest(path) {
@@ -129,8 +129,8 @@ func (t *walker) entry(path, real string, entry fs.DirEntry, depth int) {
 	}
 	info, err := os.Stat(path)
 	if link && err == nil {
-		if target, ok := realPath(path); ok {
-			real = target
+		if behind, ok := realPath(path); ok {
+			target = behind
 		}
 	}
 	switch {
@@ -138,13 +138,13 @@ func (t *walker) entry(path, real string, entry fs.DirEntry, depth int) {
 		t.fail(path, "can't be read: "+unreadable(err))
 	case err != nil:
 	case info.IsDir():
-		t.folder(path, real, depth+1)
+		t.folder(path, target, depth+1)
 	case !isManifest(path):
 	case !info.Mode().IsRegular():
 		t.fail(path, "not a regular file, so it is not read; remove it")
 	case len(t.files) >= maxFiles:
 		t.stop(path, fmt.Sprintf("more than %d files, so the rest is not read; name the folder that holds the manifests", maxFiles))
-	case t.first(real):
+	case t.first(target):
 		t.files = append(t.files, treeFile{path: path, info: info})
 	}
 }

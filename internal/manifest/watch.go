@@ -64,8 +64,10 @@ func (l *Loader) Watch(ctx context.Context, onChange func(Snapshot)) error {
 			if w.matters(e) {
 				changed()
 			}
-		case <-failures: // events were lost
-			changed()
+		case err := <-failures:
+			if err != nil { // events were lost
+				changed()
+			}
 		case <-quiet.C:
 			since = time.Time{}
 			w.look(l.walk(), onChange)
