@@ -151,6 +151,7 @@ func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 		Event: n.Event, Seq: b.s.nextSeq, AcceptedAt: b.now, TraceParent: n.TraceParent,
 	}
 	b.s.nextSeq++
+	b.arrived = append(b.arrived, ev)
 	eps := make([]*endpoint, 0, len(n.Endpoints))
 	for _, k := range n.Endpoints {
 		// Twice the same would be one record counted twice.

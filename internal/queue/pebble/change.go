@@ -16,32 +16,34 @@ import (
 
 // delivery finds a delivery wherever it is, as ops before this one left it.
 func (b *batch) delivery(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
+	return b.find(ep, seq, kindFresh, kindRetrying, kindDead, kindDelivered)
+}
+
+// waiting is delivery, for those that wait only.
+func (b *batch) waiting(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
+	d, err := b.find(ep, seq, kindFresh, kindRetrying)
+	if errors.Is(err, queue.ErrNotFound) || err == nil && !d.State.Waiting() {
+		return nil, queue.ErrNotWaiting
+	}
+	return d, err
+}
+
+// find looks for a delivery in what this batch has written, and then in the given
+// places of the store.
+func (b *batch) find(ep *endpoint, seq queue.Seq, kinds ...byte) (*queue.Delivery, error) {
 	if d, ok := b.deliveries[deliveryKey{ep.id, seq}]; ok {
 		if d == nil {
 			return nil, queue.ErrNotFound
 		}
 		return d, nil
 	}
-	return delivery(b.s.db, ep, seq, kindFresh, kindRetrying, kindDead, kindDelivered)
-}
-
-// waiting is delivery, for those that wait only.
-func (b *batch) waiting(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
-	d, ok := b.deliveries[deliveryKey{ep.id, seq}]
-	if !ok {
-		var err error
-		d, err = delivery(b.s.db, ep, seq, kindFresh, kindRetrying)
-		if errors.Is(err, queue.ErrNotFound) {
-			return nil, queue.ErrNotWaiting
+	if len(b.arrived) > 0 && seq >= b.arrived[0].Seq && seq < b.s.nextSeq {
+		if !slices.Contains(b.arrived[seq-b.arrived[0].Seq].Endpoints, ep.key) {
+			return nil, queue.ErrNotFound
 		}
-		if err != nil {
-			return nil, err
-		}
+		return &queue.Delivery{Seq: seq, Endpoint: ep.key, State: queue.Pending, QueuedAt: b.now, DueAt: b.now}, nil
 	}
-	if d == nil || !d.State.Waiting() {
-		return nil, queue.ErrNotWaiting
-	}
-	return d, nil
+	return delivery(b.s.db, ep, seq, kinds...)
 }
 
 // fresh reports whether a delivery lies among the fresh ones: never tried and never

@@ -30,6 +30,8 @@ type batch struct {
 	// after them; the zero identity and a nil delivery are forgotten ones.
 	identities map[string]identity
 	deliveries map[deliveryKey]*queue.Delivery
+	// arrived are the events stored by this batch, whose numbers follow one another.
+	arrived []*queue.StoredEvent
 	// known is the batch's view of the identities stored before it; nil until asked.
 	known *pebbledb.Iterator
 	// key and value are scratch space.
@@ -165,6 +167,8 @@ func (w *batch) begin(b *pebbledb.Batch, now time.Time, durable bool) {
 	w.Batch, w.now, w.durable = b, now, durable
 	clear(w.identities)
 	clear(w.deliveries)
+	clear(w.arrived)
+	w.arrived = w.arrived[:0]
 }
 
 // saveClock remembers the time and the last sequence number with every batch: a
