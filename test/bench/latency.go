@@ -45,5 +45,9 @@ func (b *bench) steady(ctx context.Context, run, dir string, types []string, rat
 	defer w.Kill()
 	load := b.load(run, types...)
 	load.Addr, load.Key, load.Rate, load.Duration = w.Addr, w.Key, rate, d
-	return b.measure(ctx, w.Process, s, load)
+	f, err := b.measure(ctx, w.Process, s, load)
+	if err != nil {
+		return f, err
+	}
+	return f, w.Stop(30 * time.Second)
 }
