@@ -163,6 +163,10 @@ func TestAProblemReadsAsFileLineObjectFieldAndMessage(t *testing.T) {
 	if got, want := p.String(), "m/a.yaml:7: WebhookEndpoint shop/orders: spec.url: required, but not set (the former version stays in force)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	p = Problem{Kind: "Secret", Namespace: "shop", Name: "made", Message: "no"}
+	if got, want := p.String(), "Secret shop/made: no"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	p = Problem{File: "m", Message: "no manifests"}
 	if got, want := p.String(), "m: no manifests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -325,4 +329,40 @@ func BenchmarkPoll1000Files(b *testing.B) {
 			b.Fatal("a walk found a change")
 		}
 	}
+}
+
+// FuzzParse looks for texts that crash the reading or get a problem without a line
+// of the file.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		goodEndpoint, "---\n...\n--- a\n", "%YAML 1.1\n---\n{}", "a: &a [*a]", "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}, 1, null]}",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: 1, <<: {b: c}}", "\xef\xbb\xbf\r\n---\r\n\t", "? [a]\n: b\n",
+		"apiVersion: doorstep.dev/v1alpha1\nkind: RetryPolicy\nmetadata: [1]\nspec: &x {backoff: *x}",
+	} {
+		f.Add([]byte(seed))
+	}
+	schemas, err := builtIn()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if halfWritten(text, nil) != nil {
+			return
+		}
+		l := &Loader{schemas: schemas}
+		got := l.parseFile("f.yaml", text)
+		problems := got.problems
+		for _, c := range got.claims {
+			problems = append(problems, c.problems...)
+			if (c.object == nil) == (len(c.problems) == 0) {
+				t.Errorf("%v is accepted %t with problems %v", c.identity, c.object != nil, c.problems)
+			}
+		}
+		last := strings.Count(string(text), "\n") + 1
+		for _, p := range problems {
+			if p.Line < 1 || p.Line > last || p.Message == "" {
+				t.Errorf("problem %q of a file of %d lines", p, last)
+			}
+		}
+	})
 }

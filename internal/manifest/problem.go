@@ -26,11 +26,13 @@ type Problem struct {
 // are not known.
 func (p Problem) String() string {
 	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d", p.Line)
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		b.WriteString(": ")
 	}
-	b.WriteString(": ")
 	if p.Kind != "" {
 		b.WriteString(p.Kind)
 		if p.Name != "" {
