@@ -104,6 +104,11 @@ func run(ctx context.Context, o options, out io.Writer) (bool, error) {
 	}
 	defer b.close()
 	b.describeMachine()
+	if !slices.Contains(chosen, "saturate") {
+		if err := b.calibrate(ctx); err != nil {
+			return false, err
+		}
+	}
 	for _, p := range chosen {
 		var err error
 		switch p {

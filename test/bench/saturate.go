@@ -15,6 +15,9 @@ type flow struct {
 	// cpu is what the relay or worker used, sinkCPU the sink, in all.
 	cpu, sinkCPU time.Duration
 	rss          int64
+	// others is the share of the machine's processor time that went to programs outside
+	// this benchmark (the kernel's own threads among them), 0 to 1.
+	others float64
 }
 
 // delivered is new events per second between the first and the last arrival.
@@ -54,9 +57,20 @@ func (b *bench) saturate(ctx context.Context) error {
 // tell prints a run and returns it.
 func (b *bench) tell(what string, f flow) flow {
 	n := float64(max(f.sink.Unique, 1))
-	fmt.Fprintf(b.out, "  %-21s accepted %6.0f/s  delivered %6.0f/s  CPU per event: %.3f ms (generator %.3f, sink %.3f)  peak %3.0f MiB  lost %d  duplicated %d  refused %d\n",
-		what, f.load.PerSecond(), f.delivered(), f.cpuMS(), ms(f.load.CPU)/n, ms(f.sinkCPU)/n, mib(f.rss), f.lost(), f.sink.Repeats, f.load.Refused)
+	fmt.Fprintf(b.out, "  %-21s accepted %6.0f/s  delivered %6.0f/s  CPU per event: %.3f ms (generator %.3f, sink %.3f)  peak %3.0f MiB  lost %d  duplicated %d  refused %d  (other programs: %.0f %% of the machine)\n",
+		what, f.load.PerSecond(), f.delivered(), f.cpuMS(), ms(f.load.CPU)/n, ms(f.sinkCPU)/n, mib(f.rss), f.lost(), f.sink.Repeats, f.load.Refused, 100*f.others)
 	return f
+}
+
+// calibrate measures the relay once, so that the machine can be judged where saturate
+// does not run.
+func (b *bench) calibrate(ctx context.Context) error {
+	f, err := b.throughRelay(ctx)
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	b.results.limit = append(b.results.limit, b.tell("relay, no store", f).delivered())
+	return nil
 }
 
 func (b *bench) throughRelay(ctx context.Context) (flow, error) {
@@ -109,6 +123,10 @@ func (b *bench) throughWorker(ctx context.Context, endpoints int) (flow, error) 
 // measure sends a load through p and waits until the sink has it all.
 func (b *bench) measure(ctx context.Context, p *harness.Process, s *sink, load harness.Load) (flow, error) {
 	var f flow
+	machine, err := harness.MachineCPU()
+	if err != nil {
+		return f, err
+	}
 	cpu, err := harness.CPU(p.Pid())
 	if err != nil {
 		return f, err
@@ -130,6 +148,12 @@ func (b *bench) measure(ctx context.Context, p *harness.Process, s *sink, load h
 		return f, err
 	}
 	f.cpu, f.sinkCPU = f.cpu-cpu, f.sinkCPU-sinkCPU
+	after, err := harness.MachineCPU()
+	if err != nil {
+		return f, err
+	}
+	others := after.Busy - machine.Busy - f.cpu - f.sinkCPU - f.load.CPU
+	f.others = max(0, others.Seconds()/max((after.Total-machine.Total).Seconds(), 1e-9))
 	f.rss, err = harness.PeakRSS(p.Pid())
 	return f, err
 }

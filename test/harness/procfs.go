@@ -64,3 +64,38 @@ func parseHWM(b []byte) (int64, error) {
 	}
 	return n << 10, nil
 }
+
+// Machine is the processor time of all cores since the machine started.
+type Machine struct{ Busy, Total time.Duration }
+
+// MachineCPU reads the processor time of the whole machine (the first line of
+// /proc/stat; waiting for disks counts as idle).
+func MachineCPU() (Machine, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return Machine{}, fmt.Errorf("reading the machine's processor time: %w", err)
+	}
+	return parseMachine(b)
+}
+
+func parseMachine(b []byte) (Machine, error) {
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	fields := bytes.Fields(line)
+	if len(fields) < 9 || string(fields[0]) != "cpu" {
+		return Machine{}, fmt.Errorf("reading the machine's processor time: the first line of /proc/stat is not one of 8 times")
+	}
+	var m Machine
+	// user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
+	for i, f := range fields[1:9] {
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return Machine{}, fmt.Errorf("reading the machine's processor time: %w", err)
+		}
+		d := time.Duration(n) * clockTick
+		m.Total += d
+		if i != 3 && i != 4 {
+			m.Busy += d
+		}
+	}
+	return m, nil
+}

@@ -36,6 +36,19 @@ func TestParseHWM(t *testing.T) {
 	}
 }
 
+func TestParseMachineCountsWaitingAsIdle(t *testing.T) {
+	got, err := parseMachine([]byte("cpu  10 1 5 100 50 1 2 3 4 4\ncpu0 1 1 1 1 1 1 1 1 1 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Machine{Busy: 220 * time.Millisecond, Total: 1720 * time.Millisecond}); got != want {
+		t.Errorf("the machine's time is %+v, want %+v", got, want)
+	}
+	if _, err := parseMachine([]byte("cpu0 1 2 3 4 5 6 7 8\n")); err == nil {
+		t.Error("a first line of one core gave no error")
+	}
+}
+
 func TestOwnFiguresAreReadable(t *testing.T) {
 	cpu, err := CPU(os.Getpid())
 	if err != nil {
