@@ -36,11 +36,14 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 		t := targets[k]
 		if t == nil {
 			l.absent(deleted[k], now)
+			d.dropEmpty(l)
 			continue
 		}
 		was := l.target
 		l.target, l.deletedAt = t, time.Time{}
-		l.setHold(holdOf(t, p.Pool.Suspend), now)
+		if l.setHold(holdOf(t, p.Pool.Suspend), now) && l.state() == Active && d.queue.Counts(k).Waiting() > 0 {
+			l.flow.drain(false, now) // what was held comes at a pace, not at once
+		}
 		if l.flow.state == Disabled && l.stored.Hash != t.Hash {
 			enabled = append(enabled, l)
 		} else if l.flow.state == BackingOff && was != nil && was.Hash != t.Hash {
@@ -65,6 +68,18 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 		}
 	}
 	d.lookAround()
+}
+
+// dropEmpty forgets a lane that the plan doesn't have and that has nothing to do.
+func (d *Dispatcher) dropEmpty(l *lane) {
+	if len(l.flying) > 0 || l.loading || l.busy || d.queue.Counts(l.key).Waiting() > 0 {
+		return
+	}
+	for i := range l.fresh {
+		d.uncache(&l.fresh[i])
+	}
+	l.timer.Stop()
+	delete(d.lanes, l.key)
 }
 
 // absent holds a lane that the plan doesn't have.

@@ -187,9 +187,13 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 			"endpoint", j.lane.key.String(), "attempt", o.Attempt.Number)
 		return
 	}
+	if err != nil {
+		d.log.Info("An attempt was made of a delivery that was not waiting any more; its outcome is not recorded",
+			"endpoint", j.lane.key.String(), "attempt", o.Attempt.Number)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(j.lane.flying, j.item.Seq)
+	j.lane.settled(j.item.Seq)
 	if err == nil && o.To == queue.Retrying {
 		j.lane.note(o.DueAt)
 		d.wake(j.lane)
@@ -213,7 +217,7 @@ func (d *Dispatcher) unreadable(j job, err error) {
 	d.log.Info("A delivery was dead-lettered: its payload is missing from the store", "endpoint", j.lane.key.String(), "deliveries", n)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(j.lane.flying, j.item.Seq)
+	j.lane.settled(j.item.Seq)
 	d.landed(j.lane)
 }
 
@@ -232,7 +236,7 @@ func (d *Dispatcher) giveBack(j job, pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := j.lane
-	delete(l.flying, j.item.Seq)
+	l.settled(j.item.Seq)
 	j.item.event = nil
 	l.window.giveBack(j.item)
 	if pause > 0 {

@@ -90,7 +90,7 @@ func (d *Dispatcher) lane(k plan.EndpointKey) *lane {
 	}
 	now := d.clock.Now()
 	l := &lane{
-		key: k, hold: NotInPlan, holdSince: now, flying: map[queue.Seq]struct{}{},
+		key: k, hold: NotInPlan, holdSince: now, flying: map[queue.Seq]struct{}{}, landed: map[queue.Seq]struct{}{},
 		stored: d.queue.Lane(k),
 	}
 	l.flow.since = now

@@ -63,6 +63,9 @@ type lane struct {
 	window
 	// flying are deliveries with an attempt under way or an outcome not yet written.
 	flying map[queue.Seq]struct{}
+	// landed are those that stopped flying while a load was under way: it may have
+	// read them as they were before.
+	landed map[queue.Seq]struct{}
 	// inFlight counts attempts under way.
 	inFlight int
 
@@ -72,6 +75,21 @@ type lane struct {
 	busy    bool // upkeep is changing stored deliveries: nothing is picked
 	timer   *time.Timer
 	wakeAt  time.Time
+}
+
+// settled ends a delivery's flight.
+func (l *lane) settled(seq queue.Seq) {
+	delete(l.flying, seq)
+	if l.loading {
+		l.landed[seq] = struct{}{}
+	}
+}
+
+// stale reports whether what a load has read of a delivery may be out of date.
+func (l *lane) stale(seq queue.Seq) bool {
+	_, flying := l.flying[seq]
+	_, landed := l.landed[seq]
+	return flying || landed
 }
 
 // state is the lane's state as seen from outside.
@@ -90,10 +108,13 @@ func (l *lane) since() time.Time {
 	return l.flow.since
 }
 
-func (l *lane) setHold(s State, now time.Time) {
-	if l.hold != s {
-		l.hold, l.holdSince = s, now
+// setHold reports whether that is a change.
+func (l *lane) setHold(s State, now time.Time) bool {
+	if l.hold == s {
+		return false
 	}
+	l.hold, l.holdSince = s, now
+	return true
 }
 
 // decision is what a lane has for a worker.
@@ -115,7 +136,7 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 	if l.inFlight >= min(allowed, share) {
 		return idle, item{}, wake
 	}
-	expedite := l.flow.state == Draining && l.flow.expedite
+	expedite := l.expediting()
 	if l.wants(expedite, now) && !l.loading {
 		return load, item{}, time.Time{}
 	}
@@ -125,8 +146,14 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 	if it, ok := l.take(expedite, now); ok {
 		return attempt, it, time.Time{}
 	}
-	return idle, item{}, l.nextDue
+	if l.duesTurn(expedite) && now.Before(l.nextDue) {
+		wake = l.nextDue
+	}
+	return idle, item{}, wake // what else there may be wakes the lane itself: a load, or an attempt that ends
 }
+
+// expediting reports whether retrying deliveries are being brought forward.
+func (l *lane) expediting() bool { return l.flow.state == Draining && l.flow.expedite }
 
 // drained ends Draining where full speed is reached, or there is nothing left to
 // bring forward.

@@ -19,7 +19,7 @@ type want struct {
 	due       bool
 	old       bool
 	oldSeq    queue.Seq
-	epoch     int
+	turn      int
 	// limit leaves room for deliveries that are flying and so of no use.
 	limit int
 }
@@ -27,12 +27,13 @@ type want struct {
 // want says what the lane's window lacks.
 func (l *lane) want(now time.Time) want {
 	w := want{
-		now: now, limit: windowSize + len(l.flying), epoch: l.flow.epoch,
+		now: now, limit: windowSize + len(l.flying), turn: l.turn,
 		fresh: l.wantsFresh(), freshSeq: l.freshSeq, freshTail: l.freshTail,
 	}
-	if l.flow.state == Draining && l.flow.expedite {
-		w.old, w.oldSeq = l.wantsOld(), l.oldSeq
-	} else if w.due = l.wantsDue(now); w.due {
+	clear(l.landed)
+	expedite := l.expediting()
+	w.old, w.oldSeq = expedite && l.wantsOld(), l.oldSeq
+	if w.due = l.duesTurn(expedite) && l.wantsDue(now); w.due {
 		l.nextDue = time.Time{} // what is noted from now on comes on top of what is read
 	}
 	return w
@@ -64,22 +65,30 @@ func (d *Dispatcher) load(j job) {
 		d.arm(l, w.now, w.now.Add(loadRetry))
 		return
 	}
-	if w.fresh && l.freshSeq == w.freshSeq {
+	if l.turn == w.turn {
+		l.loaded(w, fresh, due, old, nextDue)
+	} else if w.due {
+		l.note(w.now)
+	}
+	d.wake(l)
+}
+
+func (l *lane) loaded(w want, fresh, due, old []queue.Delivery, nextDue time.Time) {
+	if w.fresh {
 		l.loadedFresh(fresh, w)
 	}
 	if w.due {
 		l.loadedDue(due, nextDue)
 	}
-	if w.old && l.oldMore && l.oldSeq == w.oldSeq {
+	if w.old {
 		l.loadedOld(old, w)
 	}
-	d.wake(l)
 }
 
 func (l *lane) loadedFresh(ds []queue.Delivery, w want) {
 	for _, del := range ds {
 		l.freshSeq = del.Seq
-		if _, ok := l.flying[del.Seq]; !ok {
+		if !l.stale(del.Seq) {
 			l.fresh = append(l.fresh, item{Delivery: del})
 		}
 	}
@@ -92,7 +101,7 @@ func (l *lane) loadedFresh(ds []queue.Delivery, w want) {
 
 func (l *lane) loadedDue(ds []queue.Delivery, next time.Time) {
 	for _, del := range ds {
-		if _, ok := l.flying[del.Seq]; !ok {
+		if !l.stale(del.Seq) {
 			l.due = append(l.due, item{Delivery: del})
 		}
 	}
@@ -106,7 +115,7 @@ func (l *lane) loadedOld(ds []queue.Delivery, w want) {
 	for _, del := range ds {
 		l.oldSeq = del.Seq
 		failedAt := del.DueAt.Add(-del.Delay)
-		if _, ok := l.flying[del.Seq]; !ok && failedAt.Before(l.oldBefore) {
+		if !l.stale(del.Seq) && failedAt.Before(l.oldBefore) {
 			l.old = append(l.old, item{Delivery: del})
 		}
 	}

@@ -33,6 +33,10 @@ type item struct {
 //	due    retrying or replayed, by due time, as they come due
 //	old    retrying or replayed, by acceptance: while Draining expedites
 type window struct {
+	// turn numbers the times that a source was begun anew: what a load read in an
+	// earlier turn may have been given out since, from another source.
+	turn int
+
 	fresh []item
 	// freshSeq: everything up to it is in the window or was given out.
 	freshSeq queue.Seq
@@ -76,11 +80,12 @@ func (w *window) note(due time.Time) {
 
 // wants reports whether the store should be read before the next delivery is taken.
 func (w *window) wants(expedite bool, now time.Time) bool {
-	if expedite {
-		return w.wantsOld() || w.wantsFresh()
-	}
-	return w.wantsFresh() || w.wantsDue(now)
+	return w.wantsFresh() || expedite && w.wantsOld() || w.duesTurn(expedite) && w.wantsDue(now)
 }
+
+// duesTurn reports whether due times count: while expediting they don't, since all
+// that is due is among the old ones.
+func (w *window) duesTurn(expedite bool) bool { return !expedite || !w.oldMore && len(w.old) == 0 }
 
 func (w *window) wantsOld() bool { return w.oldMore && len(w.old) == 0 }
 
@@ -120,18 +125,21 @@ func (w *window) giveBack(it item) {
 
 // beginOld starts bringing retrying deliveries forward, from the oldest.
 func (w *window) beginOld(now time.Time) {
+	w.turn++
 	w.old, w.oldSeq, w.oldMore, w.oldBefore = nil, 0, true, now
 	w.reloadDue()
 }
 
 // endOld goes back to due times.
 func (w *window) endOld(now time.Time) {
+	w.turn++
 	w.old, w.oldMore = nil, false
 	w.note(now)
 }
 
 // reloadDue forgets what is in memory of the due ones: the store is read anew.
 func (w *window) reloadDue() {
+	w.turn++
 	for _, it := range w.due {
 		w.note(it.DueAt)
 	}
@@ -142,7 +150,7 @@ func (w *window) reloadDue() {
 // kept are given back by the caller.
 func (w *window) reset(now time.Time) {
 	tail := max(w.freshTail, w.freshSeq)
-	*w = window{freshMore: true, freshTail: tail, nextDue: now, oldBefore: w.oldBefore, oldMore: w.oldMore || len(w.old) > 0}
+	*w = window{turn: w.turn + 1, freshMore: true, freshTail: tail, nextDue: now, oldBefore: w.oldBefore, oldMore: w.oldMore || len(w.old) > 0}
 }
 
 func pop(q *[]item) item {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 
 	"github.com/doorstep-dev/doorstep/internal/deliver"
 	"github.com/doorstep-dev/doorstep/internal/event"
@@ -100,7 +102,7 @@ func (w *world) start() {
 	}
 	seeded := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
 	var mu sync.Mutex
-	w.d = New(Options{Queue: w.store, Deliver: w, Clock: w.store.Clock(), Log: logr.Discard(), Rand: func() float64 {
+	w.d = New(Options{Queue: w.store, Deliver: w, Clock: w.store.Clock(), Log: w.logger(), Rand: func() float64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return seeded.Float64()
@@ -109,6 +111,16 @@ func (w *world) start() {
 	w.stop, w.done = cancel, make(chan struct{})
 	w.apply()
 	go func() { defer close(w.done); _ = w.d.Run(ctx) }()
+}
+
+// logger fails the test where dispatch reports that an attempt was made of a
+// delivery that was not waiting.
+func (w *world) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		if strings.Contains(args, "was not waiting") {
+			w.t.Error(args)
+		}
+	}, funcr.Options{})
 }
 
 func (w *world) end() {

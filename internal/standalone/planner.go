@@ -41,7 +41,7 @@ func newPlanner(p *process) (*planner, error) {
 		}
 	}
 	if p.Dir != "" {
-		pl.loader, err = manifest.NewLoader(p.Dir)
+		pl.loader, err = manifest.NewLoader(p.Dir, p.Data)
 	}
 	return pl, err
 }
@@ -174,10 +174,11 @@ func signingKeyOf(s *corev1.Secret) string {
 	return string(s.Data["key"])
 }
 
-// forwardAll is what runs with --forward-to alone: one endpoint that takes all.
+// forwardAll is what runs with --forward-to alone: one endpoint that takes all. It is
+// no complete look: what manifests said of other endpoints, if the data folder has
+// seen any, still stands.
 func forwardAll() manifest.Snapshot {
 	return manifest.Snapshot{Objects: compile.Objects{
-		Complete: true,
 		Endpoints: []v1alpha1.WebhookEndpoint{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "forward"},
 			Spec:       v1alpha1.WebhookEndpointSpec{URL: "http://localhost/"},
