@@ -1,7 +1,7 @@
 package docs
 
 import (
-	stdcontext "context"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -17,9 +17,6 @@ import (
 
 	"github.com/doorstep-dev/doorstep/test/harness"
 )
-
-// context is for what nothing has to cancel.
-func context() stdcontext.Context { return stdcontext.Background() }
 
 // Ports as the pages have them; each run takes free ones in their place.
 const (
@@ -135,7 +132,7 @@ func (r *runner) toFree(text string) string {
 }
 
 // shell makes the command of a block, in a process group of its own.
-func (r *runner) shell(ctx stdcontext.Context, text string) *exec.Cmd {
+func (r *runner) shell(ctx context.Context, text string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", r.exports+r.toFree(text))
 	cmd.Dir = r.home
 	cmd.Env = []string{
@@ -158,7 +155,7 @@ func goEnv(name string) string {
 }
 
 func (r *runner) foreground(at string, b block) {
-	ctx, cancel := stdcontext.WithTimeout(context(), 45*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), 45*time.Second)
 	defer cancel()
 	out, err := r.shell(ctx, b.text).CombinedOutput()
 	code := "0"
@@ -194,7 +191,7 @@ func (r *runner) start(at string, b block) {
 	log, err := os.CreateTemp(r.home, "log")
 	r.must(err)
 	defer func() { _ = log.Close() }()
-	p := &background{cmd: r.shell(context(), b.text), log: log.Name(), exited: make(chan struct{})}
+	p := &background{cmd: r.shell(context.Background(), b.text), log: log.Name(), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	r.must(p.cmd.Start())
 	go func() {
