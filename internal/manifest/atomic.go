@@ -20,9 +20,10 @@ func replaceFile(path string, b []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// createFile is replaceFile, but never replaces: if path exists, the error is
-// fs.ErrExist and nothing is changed.
-func createFile(path string, b []byte) error {
+// CreateFile puts b at path, readable by its owner alone, in one step: after a crash
+// there is no file, or the whole one on disk. It never replaces: if path exists, the
+// error is fs.ErrExist and nothing is changed.
+func CreateFile(path string, b []byte) error {
 	temp, err := writeTemp(path, b)
 	if err != nil {
 		return err
@@ -56,18 +57,21 @@ func writeTemp(path string, b []byte) (name string, err error) {
 	return f.Name(), f.Close()
 }
 
-// makeFolder makes a folder and those above it, for the owner alone, on disk.
-func makeFolder(path string) error {
+// MakeFolder makes a folder and those above it, for the owner alone, on disk.
+func MakeFolder(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil
 	}
 	if parent := filepath.Dir(path); parent != path {
-		if err := makeFolder(parent); err != nil {
+		if err := MakeFolder(parent); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(path, 0o700); err != nil && !os.IsExist(err) {
-		return err
+	if err := os.Mkdir(path, 0o700); err != nil {
+		// Made by another process since it was looked for, or a file is in its place.
+		if info, serr := os.Stat(path); serr != nil || !info.IsDir() {
+			return err
+		}
 	}
 	return syncFolder(filepath.Dir(path))
 }

@@ -135,7 +135,7 @@ func TestASigningKeyFileIsNeverOverwritten(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := write(t, dir, "x", "first")
-	if err := createFile(path, []byte("second")); !errors.Is(err, os.ErrExist) {
+	if err := CreateFile(path, []byte("second")); !errors.Is(err, os.ErrExist) {
 		t.Errorf("creating over a file: %v, want that it exists", err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "first" {

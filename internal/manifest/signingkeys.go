@@ -86,10 +86,10 @@ func ensureSigningKey(dataDir string, e *v1alpha1.WebhookEndpoint, known bool) (
 	if err != nil {
 		return nil, false, fmt.Errorf("encode the Secret: %w", err)
 	}
-	if err := makeFolder(filepath.Dir(path)); err != nil {
+	if err := MakeFolder(filepath.Dir(path)); err != nil {
 		return nil, false, err
 	}
-	err = createFile(path, b)
+	err = CreateFile(path, b)
 	if errors.Is(err, fs.ErrExist) { // made by another process since it was looked for
 		secret, err = readSigningKey(path, e)
 		return secret, false, err

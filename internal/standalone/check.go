@@ -15,6 +15,7 @@ import (
 
 	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/manifest"
 )
 
 // check refuses options that don't go together, naming the flag and the way out.
@@ -37,6 +38,9 @@ func (p *process) check() error {
 		if _, err := os.Stat(p.Dir); err != nil {
 			return fmt.Errorf("-f %s: %w", p.Dir, errors.Unwrap(err))
 		}
+		if sameFolder(p.Dir, p.Data) {
+			return fmt.Errorf("-f and --data are the same folder, %s: give the queue a folder of its own with --data; it may lie within that of the manifests", p.Data)
+		}
 	}
 	return checkLoopback(p.Listen)
 }
@@ -55,8 +59,18 @@ func checkLoopback(listen string) error {
 	return nil
 }
 
+// sameFolder is false as long as one of the two does not exist.
+func sameFolder(a, b string) bool {
+	ia, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	ib, err := os.Stat(b)
+	return err == nil && os.SameFile(ia, ib)
+}
+
 func makePrivateFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := manifest.MakeFolder(filepath.Clean(dir)); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
 	return nil
@@ -78,7 +92,7 @@ func (p *process) authorizer() (ingest.Authorizer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		if err := manifest.CreateFile(file, []byte(text+"\n")); err != nil {
 			return nil, fmt.Errorf("write the API key: %w", err)
 		}
 		return ingest.Keys(key), nil

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -77,7 +78,6 @@ func (p *process) open(ctx context.Context) (err error) {
 		Queue: p.store, Deliver: p.client, Clock: p.store.Clock(), Log: p.Log.WithName("dispatch"),
 	})
 	link.to.Store(p.lanes)
-	p.use(ctx, first)
 	auth, err := p.authorizer()
 	if err != nil {
 		return err
@@ -87,14 +87,30 @@ func (p *process) open(ctx context.Context) (err error) {
 		Version: p.Version, Log: p.Log.WithName("api"),
 	}))
 	p.api.ErrorLog = quietServerLog(p.Log)
+	// The plan last: from here on deliveries are made, and nothing can fail any more.
+	p.use(ctx, first)
 	return nil
 }
 
-// use makes a plan the one in force.
+// use makes a plan the one in force. While it takes the place of the former one, what
+// either allows may be dialled: an attempt that is denied is a dead letter at once, and
+// must not be so for an address of one plan and the networks of the other.
 func (p *process) use(ctx context.Context, pl *plan.Plan) {
-	p.client.SetPolicy(egressPolicy(pl))
+	next := egressPolicy(pl)
+	if former := p.plan.Load(); former != nil {
+		p.client.SetPolicy(union(egressPolicy(former), next))
+	}
 	p.plan.Store(pl)
 	p.lanes.Apply(ctx, pl)
+	p.client.SetPolicy(next)
+}
+
+// union allows what one of two policies allows. Of two equal ones it is the same.
+func union(a, b egress.Policy) egress.Policy {
+	if a.Equal(b) {
+		return a
+	}
+	return egress.Policy{Allow: slices.Concat(a.Allow, b.Allow), AllowHTTP: a.AllowHTTP || b.AllowHTTP}
 }
 
 func egressPolicy(pl *plan.Plan) egress.Policy {
