@@ -23,7 +23,7 @@ import (
 
 // patience is how long a test waits for what must come. It is long, since it only
 // matters when something is wrong.
-const patience = 30 * time.Second
+const patience = 20 * time.Second
 
 // site is what outlives a process: its folders.
 type site struct {
