@@ -29,7 +29,7 @@ func (c *compiler) compileAbsence(seen []plan.Endpoint, refused []plan.EndpointK
 	var missing []plan.Absence
 	for i := range c.previous.Endpoints {
 		if e := &c.previous.Endpoints[i]; !present[e.EndpointKey] {
-			missing = append(missing, plan.Absence{EndpointKey: e.EndpointKey, FirstSeen: e.FirstSeen})
+			missing = append(missing, plan.Absence{Endpoint: *e})
 		}
 	}
 	for _, a := range c.previous.Absent {

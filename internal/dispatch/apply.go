@@ -24,6 +24,10 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 	for _, t := range p.Tombstones {
 		deleted[t.EndpointKey] = t.DeletedAt
 	}
+	absent := make(map[plan.EndpointKey]bool, len(p.Absent))
+	for i := range p.Absent {
+		absent[p.Absent[i].EndpointKey] = true
+	}
 	var enabled, repoliced []*lane
 	d.mu.Lock()
 	now := d.clock.Now()
@@ -31,12 +35,17 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 	for k := range targets {
 		d.lane(k)
 	}
+	for k := range absent {
+		d.lane(k)
+	}
 	for _, k := range sortedKeys(d.lanes) {
 		l := d.lanes[k]
 		t := targets[k]
 		if t == nil {
 			l.absent(deleted[k], now)
-			d.dropEmpty(l)
+			if !absent[k] {
+				d.dropEmpty(l)
+			}
 			continue
 		}
 		was := l.target
@@ -114,24 +123,24 @@ func (d *Dispatcher) Enable(ctx context.Context, k plan.EndpointKey) error {
 }
 
 func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
+	d.saving.Lock()
+	defer d.saving.Unlock()
 	d.mu.Lock()
-	if l.flow.state != Disabled {
-		d.mu.Unlock()
+	disabled, stored := l.flow.state == Disabled, queue.Lane{RetryHash: l.stored.RetryHash}
+	d.mu.Unlock()
+	if !disabled {
 		return nil
 	}
-	stored := l.stored
-	d.mu.Unlock()
-	stored.Disabled, stored.Reason, stored.Message, stored.Hash, stored.At = false, "", "", "", time.Time{}
+	// Stored first: who is told that it is enabled finds it so after a crash too. What
+	// waits is brought forward after one success, as BackingOff does.
+	stored.BackingOff, stored.Reason = true, ReasonFailing
 	if err := d.queue.SetLane(ctx, l.key, stored); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l.flow.state != Disabled {
-		return nil
-	}
 	now := d.clock.Now()
-	l.stored = stored
+	l.stored, l.unsaved = stored, false
 	l.flow.enable(l.target == nil || l.target.Retry.OnRecovery == retry.Expedite, now)
 	if l.flow.expedite {
 		l.beginOld(now)
@@ -176,11 +185,11 @@ func (d *Dispatcher) reschedule(ctx context.Context, l *lane) error {
 		}
 	}
 	d.mu.Lock()
-	l.stored.RetryHash = t.retryHash
-	stored := l.stored
+	l.stored.RetryHash, l.unsaved = t.retryHash, true
 	l.reloadDue()
 	l.note(d.clock.Now())
 	d.wake(l)
 	d.mu.Unlock()
-	return d.queue.SetLane(ctx, l.key, stored)
+	d.save(l)
+	return nil
 }

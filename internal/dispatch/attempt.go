@@ -29,12 +29,10 @@ func (d *Dispatcher) attempt(j job) {
 		d.held(j, &res)
 		return
 	}
-	o, disabled := d.judge(j, &res)
-	if disabled != nil {
+	o, changed := d.judge(j, &res)
+	if changed {
 		// Before the outcome: after a crash in between, one more delivery is tried.
-		if err := d.queue.SetLane(context.Background(), j.lane.key, *disabled); err != nil {
-			d.log.Error(err, "Remembering the lane's state failed; it holds until a restart", "endpoint", j.lane.key.String())
-		}
+		d.save(j.lane)
 	}
 	d.queue.Record(o, func(err error) { d.recorded(j, &o, err) })
 }
@@ -101,9 +99,9 @@ func verdictOf(class retry.Class, res *deliver.Result) (verdict, string) {
 }
 
 // judge ends an attempt in memory: the lane's state takes the answer, and the policy
-// says what becomes of the delivery. It gives the lane's record where the answer
-// disabled the lane.
-func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, *queue.Lane) {
+// says what becomes of the delivery. It reports whether there is something of the
+// lane to save.
+func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 	p := &j.target.Retry
 	class := res.Class(p)
 	v, reason := verdictOf(class, res)
@@ -117,29 +115,30 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, *queue.La
 	l := j.lane
 	before := l.flow.state
 	l.flow.result(v, asked, j.epoch, p.OnRecovery == retry.Expedite, now)
-	if l.flow.state == Draining && before != Draining && l.flow.expedite {
+	state := l.flow.state
+	if state == Draining && before != Draining && l.flow.expedite {
 		l.beginOld(now)
 	}
-	if class == retry.DeadLetter && v == rejected && l.flow.rejecting() {
+	spare := v == rejected && l.flow.rejecting()
+	if spare && class == retry.DeadLetter {
 		class = retry.Retry
 	}
-	var record *queue.Lane
-	if v == gone && before != Disabled {
-		l.stored.Disabled, l.stored.Reason, l.stored.At, l.stored.Hash = true, l.flow.reason, now, j.target.Hash
-		l.stored.Message = disabledMessage(res)
-		record = new(queue.Lane)
-		*record = l.stored
-	} else if class == retry.Retry && l.stored.RetryHash != j.target.retryHash {
-		l.stored.RetryHash = j.target.retryHash
-		record = new(queue.Lane)
-		*record = l.stored
+	if state == Disabled && before != Disabled {
+		l.stored = queue.Lane{
+			Disabled: true, Reason: l.flow.reason, Message: disabledMessage(res), At: now, Hash: j.target.Hash,
+			RetryHash: l.stored.RetryHash,
+		}
+		l.unsaved = true
 	}
+	if class == retry.Retry && l.stored.RetryHash != j.target.retryHash {
+		l.stored.RetryHash = j.target.retryHash
+		l.unsaved = true
+	}
+	unsaved := l.remember()
 	d.landed(l)
-	changed := before != l.flow.state
-	state := l.flow.state
 	d.mu.Unlock()
 
-	if changed {
+	if before != state {
 		d.log.Info("Lane changed", "endpoint", l.key.String(), "from", before.String(), "to", state.String(), "cause", res.Message)
 	}
 	o := queue.Outcome{Seq: j.item.Seq, Endpoint: l.key, Attempt: attemptRecord(j, res, class)}
@@ -148,6 +147,10 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, *queue.La
 		o.To = queue.Delivered
 	case retry.Retry:
 		due, wait, dead := p.Next(now, j.item.QueuedAt, j.item.Budget+1, delay)
+		if spare && dead == queue.ReasonOutOfAttempts {
+			// Only its age ends it now: a bad rollout must not become a mass of dead letters.
+			due, wait, dead = p.Next(now, j.item.QueuedAt, 0, delay)
+		}
 		if dead != "" {
 			o.To, o.Reason = queue.DeadLettered, dead
 		} else {
@@ -156,7 +159,23 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, *queue.La
 	default:
 		o.To, o.Reason = queue.DeadLettered, reason
 	}
-	return o, record
+	return o, unsaved
+}
+
+// save stores what must outlive a restart of a lane.
+func (d *Dispatcher) save(l *lane) {
+	d.saving.Lock()
+	defer d.saving.Unlock()
+	d.mu.Lock()
+	stored, unsaved := l.stored, l.unsaved
+	l.unsaved = false
+	d.mu.Unlock()
+	if !unsaved {
+		return
+	}
+	if err := d.queue.SetLane(context.Background(), l.key, stored); err != nil {
+		d.log.Error(err, "Remembering a lane's state failed; it holds until a restart", "endpoint", l.key.String())
+	}
 }
 
 func disabledMessage(res *deliver.Result) string {

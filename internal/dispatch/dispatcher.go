@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,6 +45,9 @@ type Dispatcher struct {
 	cut      context.CancelFunc
 	work     sync.WaitGroup // workers
 
+	// saving orders what is stored of lanes; it is taken before mu.
+	saving sync.Mutex
+
 	mu    sync.Mutex
 	lanes map[plan.EndpointKey]*lane
 	// ring holds the lanes that may have something to do; workers take them in turn.
@@ -54,7 +58,11 @@ type Dispatcher struct {
 	maxInFlight, workers, inFlight, busyLanes int
 	cached                                    int // bytes of payloads in windows
 	stopping                                  bool
-	upkeepNow                                 chan struct{}
+	// turned is when a worker last looked for something to do; beat when Run last saw
+	// that this works, in steady nanoseconds.
+	turned    time.Time
+	beat      atomic.Int64
+	upkeepNow chan struct{}
 }
 
 var _ queue.Listener = (*Dispatcher)(nil)
@@ -73,6 +81,7 @@ func New(o Options) *Dispatcher {
 	if d.rand == nil {
 		d.rand = rand.Float64 //nolint:gosec // jitter is no secret
 	}
+	d.beat.Store(d.clock.Now().UnixNano())
 	d.attempts, d.cut = context.WithCancel(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,9 +103,12 @@ func (d *Dispatcher) lane(k plan.EndpointKey) *lane {
 		stored: d.queue.Lane(k),
 	}
 	l.flow.since = now
-	if l.stored.Disabled {
+	switch {
+	case l.stored.Disabled:
 		l.flow.enter(Disabled, l.stored.Reason, l.stored.At)
-	} else if d.queue.Counts(k).Waiting() > 0 {
+	case l.stored.BackingOff:
+		l.flow.resume(l.stored.Reason, now)
+	case d.queue.Counts(k).Waiting() > 0:
 		l.flow.drain(false, now)
 	}
 	l.freshMore, l.nextDue = true, now
@@ -201,6 +213,7 @@ func (d *Dispatcher) next() (job, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock.Now()
+	d.turned = now
 	for len(d.ring) > 0 && !d.stopping && d.workers <= d.maxInFlight {
 		l := d.ring[0]
 		d.ring[0] = nil
@@ -214,7 +227,9 @@ func (d *Dispatcher) next() (job, bool) {
 				l.parked = true
 				d.parked = append(d.parked, l)
 			}
-			l.drained(now)
+			if l.drained(now) {
+				d.lookAround() // to store it
+			}
 			d.arm(l, now, wake)
 			continue
 		case load:

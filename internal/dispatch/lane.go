@@ -59,6 +59,8 @@ type lane struct {
 	flow      flow
 	// stored is what the queue remembers of this lane.
 	stored queue.Lane
+	// unsaved: stored has changed since it was saved.
+	unsaved bool
 
 	window
 	// flying are deliveries with an attempt under way or an outcome not yet written.
@@ -156,16 +158,33 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 func (l *lane) expediting() bool { return l.flow.state == Draining && l.flow.expedite }
 
 // drained ends Draining where full speed is reached, or there is nothing left to
-// bring forward.
-func (l *lane) drained(now time.Time) {
+// bring forward. It reports whether that is to be stored.
+func (l *lane) drained(now time.Time) bool {
 	f := &l.flow
 	if f.state != Draining || l.target == nil || l.loading {
-		return
+		return false
 	}
 	caughtUp := !f.expedite || !l.oldMore && len(l.old) == 0
 	empty := len(l.fresh) == 0 && !l.freshMore && l.inFlight == 0
 	if caughtUp && (f.limit >= l.target.MaxInFlight || empty) {
 		f.full(now)
 		l.endOld(now)
+		return l.remember()
 	}
+	return false
+}
+
+// remember notes in stored what must outlive a restart. It reports whether that is
+// a change, and so to be saved.
+func (l *lane) remember() bool {
+	was := l.stored
+	switch l.flow.state {
+	case BackingOff:
+		l.stored.BackingOff, l.stored.Reason = true, l.flow.reason
+	case Active:
+		l.stored.BackingOff, l.stored.Reason = false, ""
+	default: // Draining hasn't caught up yet; Disabled is noted with its cause
+	}
+	l.unsaved = l.unsaved || l.stored != was
+	return l.unsaved
 }

@@ -188,3 +188,66 @@ func TestOnRecoveryWaitLeavesDueTimesAlone(t *testing.T) {
 		w.want(0, 4, 0)
 	})
 }
+
+// A restart in the middle of an outage neither hammers the receiver nor forgets to
+// bring forward what waits once it is back.
+func TestARestartDuringAnOutageRemembersIt(t *testing.T) {
+	var down atomic.Bool
+	down.Store(true)
+	inWorld(t, func(hit) deliver.Result {
+		time.Sleep(time.Millisecond)
+		if down.Load() {
+			return timeout()
+		}
+		return status(200)
+	}, func(w *world) {
+		w.endpoint().Retry.Backoff.Schedule = []time.Duration{24 * time.Hour}
+		w.apply()
+		w.send(100)
+		w.after(10 * time.Minute)
+		w.forget()
+		w.restart()
+		w.after(10 * time.Second)
+		if n := len(w.seen()); n > 5 {
+			t.Errorf("%d attempts in ten seconds after a restart, want one and then a back-off", n)
+		}
+		down.Store(false)
+		w.restart()
+		w.after(time.Minute)
+		w.want(0, 100, 0)
+		w.forget()
+		w.restart()
+		w.send(5)
+		w.after(time.Second)
+		w.want(0, 105, 0)
+		if w.state() != Active {
+			t.Errorf("%v, want Active", w.state())
+		}
+	})
+}
+
+// While Rejecting lasts, such an answer dead-letters nothing: neither at once, nor by
+// the budget of attempts, nor after a restart.
+func TestRejectingDeadLettersNothingElse(t *testing.T) {
+	var fixed atomic.Bool
+	inWorld(t, func(hit) deliver.Result {
+		if fixed.Load() {
+			return status(200)
+		}
+		return status(401)
+	}, func(w *world) {
+		w.endpoint().Retry.Backoff.Schedule = []time.Duration{time.Second}
+		w.apply()
+		w.send(20)
+		w.after(time.Hour)
+		w.want(16, 0, 4)
+		for range 5 {
+			w.restart()
+			w.after(time.Hour)
+		}
+		w.want(16, 0, 4)
+		fixed.Store(true)
+		w.after(5 * time.Minute)
+		w.want(0, 16, 4)
+	})
+}

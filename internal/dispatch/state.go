@@ -180,6 +180,15 @@ func (f *flow) backOff(reason string, pause time.Duration, now time.Time) {
 	f.until = later(f.until, now.Add(wait))
 }
 
+// resume is how a lane that had not caught up begins after a restart: with one
+// attempt, at once.
+func (f *flow) resume(reason string, now time.Time) {
+	f.enter(BackingOff, reason, now)
+	if reason == ReasonRejecting {
+		f.rejections = faultsToBackOff
+	}
+}
+
 // drain begins to catch up.
 func (f *flow) drain(expedite bool, now time.Time) {
 	f.enter(Draining, "", now)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -30,7 +31,32 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		case <-t.C:
 		}
 		d.upkeep(ctx)
+		d.pulse()
 	}
+}
+
+// stuckAfter is how long the dispatcher may show no life before Health says so.
+const stuckAfter = 4 * upkeepInterval
+
+// pulse notes that the dispatcher lives: its lock can be had, and what is ready is
+// looked at.
+func (d *Dispatcher) pulse() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	if len(d.ring) > 0 && d.workers < d.maxInFlight && now.Sub(d.turned) > upkeepInterval {
+		return // lanes are ready and nobody comes
+	}
+	d.beat.Store(now.UnixNano())
+}
+
+// Health is nil while the dispatcher works. Deliveries are safe in the queue when it
+// isn't, but only a restart brings them on their way. It takes no lock.
+func (d *Dispatcher) Health() error {
+	if d.clock.Now().Sub(time.Unix(0, d.beat.Load())) > stuckAfter {
+		return fmt.Errorf("the dispatcher has shown no life for over %s; restart to go on, nothing is lost", stuckAfter)
+	}
+	return nil
 }
 
 // lookAround asks for an upkeep soon.
@@ -44,7 +70,16 @@ func (d *Dispatcher) lookAround() {
 func (d *Dispatcher) upkeep(ctx context.Context) {
 	d.mu.Lock()
 	keys := sortedKeys(d.lanes)
+	var unsaved []*lane
+	for _, l := range d.lanes {
+		if l.unsaved {
+			unsaved = append(unsaved, l)
+		}
+	}
 	d.mu.Unlock()
+	for _, l := range unsaved {
+		d.save(l)
+	}
 	for _, k := range keys {
 		if ctx.Err() != nil {
 			return

@@ -103,7 +103,7 @@ func (s *Server) endpointView(ctx context.Context, fan *fanout, key plan.Endpoin
 	if e := fan.endpoint(key); e != nil {
 		view.Host = hostOf(e.URL)
 		view.EventTypes, view.RetryPolicy, view.MaxInFlight = e.EventTypes, e.Retry.Name, e.MaxInFlight
-		view.FirstSeen, view.Ready = e.FirstSeen, e.Problem == nil
+		view.FirstSeen, view.Ready = e.FirstSeen, e.Problem == nil && view.Lane.State != LaneNotInPlan
 		if e.Problem != nil {
 			view.Problem = &EndpointProblem{Reason: e.Problem.Reason, Message: e.Problem.Message}
 		}

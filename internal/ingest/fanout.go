@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,7 @@ func (s *Server) fanoutOf(p *plan.Plan) *fanout {
 		return f
 	}
 	f := &fanout{plan: p, namespaces: make(map[string]*namespaceFanout)}
-	for i := range p.Endpoints {
-		e := &p.Endpoints[i]
+	for e := range p.Known() {
 		n := f.namespaces[e.Namespace]
 		if n == nil {
 			n = &namespaceFanout{byName: make(map[string]*plan.Endpoint)}
@@ -42,13 +42,16 @@ func (s *Server) fanoutOf(p *plan.Plan) *fanout {
 		n.endpoints = append(n.endpoints, e)
 		n.byName[e.Name] = e
 	}
+	for _, n := range f.namespaces {
+		slices.SortFunc(n.endpoints, func(a, b *plan.Endpoint) int { return a.Compare(b.EndpointKey) })
+	}
 	// Two requests may both come here after a swap; either result is right.
 	s.fanout.Store(f)
 	return f
 }
 
-// match gives the endpoints of a namespace that take a type, held ones too: an event is for whoever asked for it when
-// it was accepted. The result must not be changed.
+// match gives the endpoints of a namespace that take a type, held and absent ones too: an event is for whoever asked
+// for it when it was accepted, and absence is no deletion. The result must not be changed.
 func (f *fanout) match(namespace, typ string) []plan.EndpointKey {
 	n := f.namespaces[namespace]
 	if n == nil {
@@ -91,7 +94,7 @@ func (f *fanout) endpoint(key plan.EndpointKey) *plan.Endpoint {
 	return nil
 }
 
-// in gives the endpoints of a namespace in the plan's order, which is by name.
+// in gives the endpoints of a namespace by name.
 func (f *fanout) in(namespace string) []*plan.Endpoint {
 	if n := f.namespaces[namespace]; n != nil {
 		return n.endpoints

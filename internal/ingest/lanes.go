@@ -48,4 +48,6 @@ type Lanes interface {
 	InFlight(plan.EndpointKey, queue.Seq) bool
 	// Enable brings a disabled lane back. On a lane that isn't disabled it does nothing.
 	Enable(context.Context, plan.EndpointKey) error
+	// Health is nil while deliveries are made.
+	Health() error
 }

@@ -31,11 +31,15 @@ type status struct {
 	Status string `json:"status"`
 }
 
-// healthz is liveness: the store takes writes. The cause is in the log, not in the answer, which anyone may read.
+// healthz is liveness: the store takes writes and the dispatcher works. The cause is in the log, not in the answer, which anyone may read.
 func (s *Server) healthz(w http.ResponseWriter) *Problem {
 	if err := s.queue.Health(); err != nil {
 		s.log.Error(err, "liveness: the store is not healthy")
 		return unavailable("unhealthy", "The store does not take writes; the worker's log says why.", 5*time.Second)
+	}
+	if err := s.lanes.Health(); err != nil {
+		s.log.Error(err, "liveness: deliveries are not made")
+		return unavailable("unhealthy", "Deliveries are not made; the worker's log says why.", 5*time.Second)
 	}
 	writeJSON(w, http.StatusOK, mediaJSON, status{"ok"})
 	return nil

@@ -31,7 +31,7 @@ func samplePlan() *Plan {
 			Timeout:    15 * time.Second, MaxInFlight: 16,
 			Retry: retry.Policy{Backoff: retry.Backoff{Schedule: []time.Duration{time.Minute}}, MaxAge: time.Hour},
 		}},
-		Absent:     []Absence{{EndpointKey: EndpointKey{Namespace: "shop", Name: "gone"}, FirstSeen: at}},
+		Absent:     []Absence{{Endpoint: Endpoint{EndpointKey: EndpointKey{Namespace: "shop", Name: "gone"}, FirstSeen: at}}},
 		Tombstones: []Tombstone{{EndpointKey: EndpointKey{Namespace: "shop", Name: "dead"}, DeletedAt: at}},
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"iter"
 	"net/netip"
 	"strings"
 	"time"
@@ -136,8 +137,9 @@ type Retention struct {
 // Absence notes an endpoint that a former plan held and that is not to be seen
 // now. It is not a deletion: its events are held.
 type Absence struct {
-	EndpointKey
-	FirstSeen time.Time `json:"firstSeen"`
+	// Endpoint is as it was last seen. Nothing is sent to it, but new events that it
+	// would take are kept for it.
+	Endpoint
 	// Since is when a complete look first missed it; zero while no look was complete.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -155,4 +157,21 @@ func (p *Plan) Index() map[EndpointKey]*Endpoint {
 		m[p.Endpoints[i].EndpointKey] = &p.Endpoints[i]
 	}
 	return m
+}
+
+// Known gives the endpoints that exist as far as is known: those of the plan, and
+// those that are absent, which may only be out of sight. Each group is sorted.
+func (p *Plan) Known() iter.Seq[*Endpoint] {
+	return func(yield func(*Endpoint) bool) {
+		for i := range p.Endpoints {
+			if !yield(&p.Endpoints[i]) {
+				return
+			}
+		}
+		for i := range p.Absent {
+			if !yield(&p.Absent[i].Endpoint) {
+				return
+			}
+		}
+	}
 }

@@ -142,7 +142,11 @@ func (c Counts) Waiting() int { return c.Pending + c.Retrying }
 type Lane struct {
 	// Disabled lanes make no attempts until a person, or a change of spec, enables them.
 	Disabled bool
-	Reason   string
+	// BackingOff lanes have not caught up since their receiver failed: after a restart
+	// they begin with one attempt, and bring forward what waits once it succeeds.
+	BackingOff bool
+	// Reason is of Disabled or BackingOff.
+	Reason string
 	// Message is one plain sentence for people.
 	Message string
 	At      time.Time

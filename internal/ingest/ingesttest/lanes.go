@@ -11,6 +11,9 @@ import (
 
 // Lanes are lanes that do as they are told.
 type Lanes struct {
+	// Fault is what Health gives.
+	Fault error
+
 	mu       sync.Mutex
 	views    map[plan.EndpointKey]ingest.LaneView
 	inFlight map[deliveryKey]bool
@@ -54,6 +57,9 @@ func (l *Lanes) InFlight(key plan.EndpointKey, seq queue.Seq) bool {
 	defer l.mu.Unlock()
 	return l.inFlight[deliveryKey{seq, key}]
 }
+
+// Health gives Fault.
+func (l *Lanes) Health() error { return l.Fault }
 
 // Enable makes a lane Active.
 func (l *Lanes) Enable(_ context.Context, key plan.EndpointKey) error {

@@ -346,6 +346,9 @@ func encodeLane(l queue.Lane) []byte {
 	e.time(4, l.At)
 	e.string(5, l.Hash)
 	e.string(6, l.RetryHash)
+	if l.BackingOff {
+		e.uint(7, 1)
+	}
 	return e.b
 }
 
@@ -364,6 +367,8 @@ func decodeLane(b []byte) (l queue.Lane, err error) {
 			l.Hash = string(f.b)
 		case 6:
 			l.RetryHash = string(f.b)
+		case 7:
+			l.BackingOff = f.u == 1
 		}
 		return nil
 	})
