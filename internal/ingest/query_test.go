@@ -359,6 +359,22 @@ func TestAPageLooksAtABoundedNumber(t *testing.T) {
 	}
 }
 
+// Absence is not deletion: an endpoint that is out of sight still gets its events.
+func TestAnAbsentEndpointIsStillSentTo(t *testing.T) {
+	a := newAPI(t)
+	p := testPlan()
+	gone := p.Endpoints[2]
+	p.Endpoints, p.Absent = p.Endpoints[:2], []plan.Absence{{Endpoint: gone}}
+	a.plan.Store(p)
+	if r := decode[ingest.Receipt](t, a.post(http.StatusAccepted, plainEvent("1", "order.created"), nil).Body.Bytes()); r.Endpoints != 2 {
+		t.Errorf("the event went to %d endpoints, want both", r.Endpoints)
+	}
+	a.lanes.Set(orders, ingest.LaneView{State: ingest.LaneNotInPlan, Held: true})
+	if e := get[ingest.Endpoint](a, "endpoints/orders"); e.Ready {
+		t.Error("an absent endpoint is shown as ready")
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	a := newAPI(t)
 	a.accepted(3, "order.created")

@@ -16,6 +16,10 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
+// keyLook is how soon a missing key file is looked for again; the data folder isn't
+// watched.
+const keyLook = 2 * time.Second
+
 // planner turns what the manifests say into plans.
 type planner struct {
 	p      *process
@@ -110,10 +114,23 @@ func (pl *planner) compile(opts compile.Options) *plan.Plan {
 	pl.plan = r.Plan
 	pl.tell(r.Problems, failed)
 	pl.tellKeys(made)
-	if !r.NextAt.IsZero() && pl.again != nil {
-		pl.again.Reset(max(r.NextAt.Sub(pl.p.store.Clock().Now()), 0))
-	}
+	pl.comeBack(r.NextAt, failed != nil)
 	return r.Plan
+}
+
+// comeBack compiles again when time alone changes the plan, or a key file that could
+// not be had may be there.
+func (pl *planner) comeBack(at time.Time, keyLost bool) {
+	if pl.again == nil {
+		return
+	}
+	now := pl.p.store.Clock().Now()
+	if lookAt := now.Add(keyLook); keyLost && (at.IsZero() || lookAt.Before(at)) {
+		at = lookAt
+	}
+	if !at.IsZero() {
+		pl.again.Reset(max(at.Sub(now), 0))
+	}
 }
 
 // keys adds the generated signing keys.
