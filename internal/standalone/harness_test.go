@@ -229,6 +229,15 @@ func (r *running) post(body []byte, header http.Header) ingest.Receipt {
 	return decode[ingest.Receipt](r.t, answer)
 }
 
+// offer posts an event, from any goroutine, and reports whether it was accepted.
+func (r *running) offer(body []byte) bool {
+	status, answer := r.call("POST", eventsPath, body)
+	if status != 202 {
+		r.t.Errorf("an event is answered %d: %s", status, answer)
+	}
+	return status == 202
+}
+
 func decode[T any](t *testing.T, b []byte) (v T) {
 	t.Helper()
 	if err := json.Unmarshal(b, &v); err != nil {
