@@ -49,12 +49,11 @@ type world struct {
 
 // hit is one request as a receiver sees it.
 type hit struct {
-	at       time.Time
-	host     string
-	id       string
-	attempt  int
-	replay   bool
-	endpoint string
+	at      time.Time
+	host    string
+	id      string
+	attempt int
+	replay  bool
 }
 
 type late struct{ w *world }

@@ -119,7 +119,7 @@ func TestSecondProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stdin.Close() //nolint:errcheck // ends the child
+	defer stdin.Close() // ends the child
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

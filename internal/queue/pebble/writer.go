@@ -163,26 +163,26 @@ func (s *Store) hand(c *commit, w *batch) {
 	c.batch, c.synced = b, w.durable
 }
 
-func (w *batch) begin(b *pebbledb.Batch, now time.Time, durable bool) {
-	w.Batch, w.now, w.durable = b, now, durable
-	clear(w.identities)
-	clear(w.deliveries)
-	clear(w.arrived)
-	w.arrived = w.arrived[:0]
+func (b *batch) begin(next *pebbledb.Batch, now time.Time, durable bool) {
+	b.Batch, b.now, b.durable = next, now, durable
+	clear(b.identities)
+	clear(b.deliveries)
+	clear(b.arrived)
+	b.arrived = b.arrived[:0]
 }
 
 // saveClock remembers the time and the last sequence number with every batch: a
 // number is never given twice, and the time never goes back behind a record's.
-func (w *batch) saveClock(b *pebbledb.Batch) {
-	w.value = binary.BigEndian.AppendUint64(w.value[:0], uint64(nanos(w.now)))
-	w.value = binary.BigEndian.AppendUint64(w.value, uint64(w.s.nextSeq-1))
-	_ = b.Set(keyClock(), w.value, nil)
+func (b *batch) saveClock(to *pebbledb.Batch) {
+	b.value = binary.BigEndian.AppendUint64(b.value[:0], uint64(nanos(b.now)))
+	b.value = binary.BigEndian.AppendUint64(b.value, uint64(b.s.nextSeq-1))
+	_ = to.Set(keyClock(), b.value, nil)
 }
 
 // put and del never fail: a batch in memory has no reason to, and Apply reports
 // what comes later.
-func (w *batch) put(key, value []byte) { _ = w.Set(key, value, nil) }
-func (w *batch) del(key []byte)        { _ = w.Delete(key, nil) }
+func (b *batch) put(key, value []byte) { _ = b.Set(key, value, nil) }
+func (b *batch) del(key []byte)        { _ = b.Delete(key, nil) }
 
 // sync is the syncer: it waits for each commit's fsync and answers its ops. Commits
 // come in order, so an op that wrote nothing (a duplicate's) is answered after what it
