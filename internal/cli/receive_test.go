@@ -82,7 +82,8 @@ func TestReceiverVerifies(t *testing.T) {
 	}
 }
 
-// A failed event is not done: only what was answered 2xx is a duplicate (case DD80).
+// A failed event is not done: only what was answered 2xx is a duplicate (case DD80). One that comes again after it was
+// done, because its sender had timed out, does nothing a second time (case DD84).
 func TestReceiverDedupes(t *testing.T) {
 	r, out, keys := newReceiver(t)
 	r.failFile = filepath.Join(t.TempDir(), "fail")

@@ -86,6 +86,10 @@ func awaitUntil(t *testing.T, d time.Duration, what string, check func() (bool, 
 
 // Every acknowledged event is delivered or dead-lettered, wherever the process is
 // killed; and only what arrived just before a kill arrives again.
+//
+// case RTY-18: killed between the answer and its record, an event is sent again with the
+// same id. case QD102: killed between taken and sent it is sent by the next process,
+// between sent and recorded it comes at most once more for each kill.
 func TestKill(t *testing.T) {
 	kills, events := setting(t, "DOORSTEP_CRASH_KILLS", 50), setting(t, "DOORSTEP_CRASH_EVENTS", 100_000)
 	seed := uint64(setting(t, "DOORSTEP_CRASH_SEED", int(rand.Uint32())+1))
