@@ -88,8 +88,8 @@ func awaitUntil(t *testing.T, d time.Duration, what string, check func() (bool, 
 // killed; and only what arrived just before a kill arrives again.
 //
 // case RTY-18: killed between the answer and its record, an event is sent again with the
-// same id. case QD102: killed between taken and sent it is sent by the next process,
-// between sent and recorded it comes at most once more for each kill.
+// same id. case QD102: killed between taken and sent it is sent by the next process; an
+// event comes again only where a kill may have fallen between sent and recorded.
 func TestKill(t *testing.T) {
 	kills, events := setting(t, "DOORSTEP_CRASH_KILLS", 50), setting(t, "DOORSTEP_CRASH_EVENTS", 100_000)
 	seed := uint64(setting(t, "DOORSTEP_CRASH_SEED", int(rand.Uint32())+1))
