@@ -27,6 +27,7 @@ func newStandaloneCommand(s Streams) *cobra.Command {
 				o.Data = defaultData(s)
 			}
 			o.Version, o.Out, o.Log = Version(), s.Out, newLogger(s.Err, verbosity)
+			tuneMemory()
 			return standalone.Run(cmd.Context(), o)
 		},
 	}
