@@ -163,9 +163,11 @@ func (p *process) stop() error {
 	for _, k := range p.store.Endpoints() {
 		waiting += p.store.Counts(k).Waiting()
 	}
-	err := p.close()
+	if err := p.close(); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
 	p.Log.Info("Stopped: everything accepted is in the store", "waiting", waiting)
-	return err
+	return nil
 }
 
 // close releases what was opened, however far that got.

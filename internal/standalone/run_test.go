@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/manifest"
 )
 
 // whsec finds a signing key in what is printed.
@@ -163,6 +164,61 @@ func TestForwardToNeedsNoManifests(t *testing.T) {
 	}
 	if err := verified(whsec.FindString(r.out.String()), rec.await(t, 1)[0]); err != nil {
 		t.Error(err)
+	}
+}
+
+// Manifests that this run does not read are neither sent to the laptop nor deleted.
+func TestForwardToAloneHoldsWhatManifestsSaidBefore(t *testing.T) {
+	s, rec := newSite(t), newReceiver(t)
+	rec.status.Store(500)
+	s.usual(rec.URL + "/orders")
+	r := s.start()
+	r.send("evt_1")
+	rec.await(t, 1)
+	r.stop()
+	laptop := newReceiver(t)
+	r = s.start(forwardTo(laptop.URL), func(o *Options) { o.Dir = "" })
+	if e := r.endpoint("orders"); e.Lane.State != ingest.LaneNotInPlan || e.Deliveries.Waiting != 1 {
+		t.Errorf("orders is %+v, want it held", e)
+	}
+	if status, answer := r.call("POST", "/v1/namespaces/default/events", []byte(`{"id":"evt_2","type":"a.b","data":1}`)); status != 202 {
+		t.Fatalf("%d: %s", status, answer)
+	}
+	laptop.await(t, 1)
+	r.stop()
+	p, err := manifest.ReadPlan(s.data)
+	if err != nil || len(p.Absent) != 1 || !p.Absent[0].Since.IsZero() {
+		t.Errorf("the plan has %+v as absent (%v), want orders for no counted time", p.Absent, err)
+	}
+	rec.status.Store(204)
+	s.usual(rec.URL+"/orders", "retryPolicyRef: {name: quick}")
+	s.start()
+	rec.await(t, 2)
+	if laptop.byID()["evt_1"] != 0 {
+		t.Error("the other endpoint's event came to the laptop")
+	}
+}
+
+// Payloads and keys are for the owner alone, also in a data folder that everybody may list.
+func TestTheDataAreForTheirOwnerAlone(t *testing.T) {
+	s, rec := newSite(t), newReceiver(t)
+	s.write("pool.yaml", poolYAML)
+	s.write("orders.yaml", "apiVersion: doorstep.dev/v1alpha1\nkind: WebhookEndpoint\nmetadata: {name: orders, namespace: shop}\nspec: {url: "+rec.URL+"}\n")
+	if err := os.Mkdir(s.data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := s.start()
+	r.send("evt_1")
+	rec.await(t, 1)
+	r.stop()
+	entries, err := os.ReadDir(s.data)
+	if err != nil || len(entries) < 4 {
+		t.Fatalf("the data folder holds %v, %v", entries, err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v, %v; want nothing for others", e.Name(), info.Mode(), err)
+		}
 	}
 }
 

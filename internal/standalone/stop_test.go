@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -96,6 +97,47 @@ func TestAStopCutsWhatHangs(t *testing.T) {
 	await(t, "the delivery", func() bool { return r.delivery("evt_1").State == ingest.StateDelivered })
 	if d := r.delivery("evt_1"); d.AttemptCount != 1 {
 		t.Errorf("%d attempts, want 1: the one that was cut is not counted", d.AttemptCount)
+	}
+}
+
+// A producer that is in the middle of a request is given a while to end it, and no more.
+func TestAStopDoesNotWaitForASlowProducer(t *testing.T) {
+	t.Parallel()
+	s, rec := newSite(t), newReceiver(t)
+	s.usual(rec.URL)
+	r := s.start()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{\"id\":", eventsPath, r.key); err != nil {
+		t.Fatal(err)
+	}
+	r.send("evt_1")
+	rec.await(t, 1)
+	began := time.Now()
+	r.stop()
+	if d := time.Since(began); d > shutdownPatience+5*time.Second {
+		t.Errorf("the stop took %v", d)
+	}
+	if answer, _ := io.ReadAll(c); bytes.Contains(answer, []byte("202")) {
+		t.Errorf("half an event is answered %s", answer)
+	}
+}
+
+// A stop that comes before anything has begun.
+func TestAStopBeforeTheStart(t *testing.T) {
+	s, rec := newSite(t), newReceiver(t)
+	s.usual(rec.URL)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		o := s.options()
+		o.Out, o.Log = &lockedBuffer{}, logr.Discard()
+		if err := Run(ctx, o); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
