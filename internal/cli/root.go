@@ -7,14 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
 // Streams are what a command reads and writes, and the rest of the world it sees.
@@ -47,13 +46,9 @@ const (
 )
 
 // Main runs the command tree with the process's arguments until it is done, or until SIGINT or SIGTERM, and returns
-// the exit code. name is how people call it: "doorstep" or "kubectl doorstep".
+// the exit code; a second signal ends it at once. name is how people call it: "doorstep" or "kubectl doorstep".
 func Main(name string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// After the first signal a second one ends the process at once.
-	context.AfterFunc(ctx, stop)
-	return Run(ctx, name, os.Args[1:], OSStreams())
+	return Run(signals.SetupSignalHandler(), name, os.Args[1:], OSStreams())
 }
 
 // Run runs one command and returns the exit code.
