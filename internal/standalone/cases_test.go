@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func TestATimeoutAfterTheReceiverStoredTheEvent(t *testing.T) {
 	r := s.start()
 	r.post([]byte(`{"id":"id with spaces","type":"a.b","source":"s","data":1}`), nil)
 	got := rec.await(t, 2)
-	if got[0].id == "" || got[0].id != got[1].id || string(got[0].body) != string(got[1].body) {
+	if got[0].id == "" || got[0].id != got[1].id || !bytes.Equal(got[0].body, got[1].body) {
 		t.Errorf("the retry is of %q, the first was of %q", got[1].id, got[0].id)
 	}
 	await(t, "the outcome", func() bool { return r.delivery(got[0].id).State == ingest.StateDelivered })

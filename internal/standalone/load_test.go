@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -65,7 +66,7 @@ func TestNothingIsMixedUp(t *testing.T) {
 			t.Fatalf("%q arrived at %s, unknown or a second time", a.id, a.path)
 		case a.path != fmt.Sprintf("/e-%d", n%types):
 			t.Fatalf("%s arrived at %s", a.id, a.path)
-		case string(a.body) != string(own(n, types)):
+		case !bytes.Equal(a.body, own(n, types)):
 			t.Fatalf("%s arrived with a body of another", a.id)
 		}
 		if err := verified(keyOf(n%types), a); err != nil {

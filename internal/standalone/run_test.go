@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"bytes"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func TestAnEventTravelsFromProducerToReceiver(t *testing.T) {
 		t.Errorf("receipt is %+v", got)
 	}
 	a := rec.await(t, 1)[0]
-	if a.path != "/in" || a.id != "evt_1" || string(a.body) != string(body) {
+	if a.path != "/in" || a.id != "evt_1" || !bytes.Equal(a.body, body) {
 		t.Errorf("arrived at %s as %s: %s", a.path, a.id, a.body)
 	}
 	if err := verified(keyA, a); err != nil {
