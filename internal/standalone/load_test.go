@@ -82,12 +82,14 @@ func TestLargeEventsDelayNoSmallOnes(t *testing.T) {
 	const events, every, rate = 600, 100, 200
 	s, rec := newSite(t), newReceiver(t)
 	small := make(chan struct{})
+	release := sync.OnceFunc(func() { close(small) })
+	t.Cleanup(release)
 	var smalls atomic.Int32
 	rec.answer = func(w http.ResponseWriter, a arrival) {
 		if len(a.body) > 100_000 {
 			<-small
 		} else if smalls.Add(1) == events-events/every {
-			close(small)
+			release()
 		}
 		w.WriteHeader(204)
 	}

@@ -79,6 +79,8 @@ func TestAStopUnderLoadLosesNothing(t *testing.T) {
 func TestAStopCutsWhatHangs(t *testing.T) {
 	s, rec := newSite(t), newReceiver(t)
 	hang := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hang) })
+	t.Cleanup(release)
 	rec.answer = func(w http.ResponseWriter, _ arrival) {
 		<-hang
 		w.WriteHeader(204)
@@ -92,7 +94,7 @@ func TestAStopCutsWhatHangs(t *testing.T) {
 	if d := time.Since(began); d > 5*time.Second {
 		t.Errorf("the stop took %v with a grace of 100 ms", d)
 	}
-	close(hang)
+	release()
 	r = s.start()
 	await(t, "the delivery", func() bool { return r.delivery("evt_1").State == ingest.StateDelivered })
 	if d := r.delivery("evt_1"); d.AttemptCount != 1 {
