@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/manifest"
 )
 
 func (r *running) awaitLane(name string, want ingest.LaneState) {
@@ -110,6 +111,45 @@ func TestAnAbsenceThatLastsIsADeletion(t *testing.T) {
 	rec.status.Store(204)
 	s.usual(rec.URL, "retryPolicyRef: {name: quick}")
 	await(t, "the delivery", func() bool { return r.delivery("evt_1").State == ingest.StateDelivered })
+}
+
+// Absence is no deletion for new events either: they are kept for whoever asked for them.
+func TestEventsForAnAbsentEndpointAreKept(t *testing.T) {
+	s, rec := newSite(t), newReceiver(t)
+	s.usual(rec.URL)
+	r := s.start()
+	s.remove("orders.yaml")
+	r.awaitLane("orders", ingest.LaneNotInPlan)
+	r.send("evt_1")
+	r.waitsAlone("while absent")
+	if n := rec.count(); n != 0 {
+		t.Errorf("%d arrivals at an endpoint that is absent", n)
+	}
+	s.usual(rec.URL)
+	await(t, "the delivery", func() bool { return r.delivery("evt_1").State == ingest.StateDelivered })
+}
+
+// A generated key that is lost holds its endpoint, and no other key takes its place;
+// put back, it is found though nobody watches the data folder.
+func TestALostKeyHoldsUntilItIsBack(t *testing.T) {
+	s, rec := newSite(t), newReceiver(t)
+	s.write("pool.yaml", poolYAML)
+	s.write("orders.yaml", "apiVersion: doorstep.dev/v1alpha1\nkind: WebhookEndpoint\nmetadata: {name: orders, namespace: shop}\nspec: {url: "+rec.URL+"}\n")
+	r := s.start()
+	file := manifest.SigningKeyFile(s.data, "shop", "orders")
+	r.stop()
+	if err := os.Rename(file, file+".away"); err != nil {
+		t.Fatal(err)
+	}
+	r = s.start()
+	r.send("evt_1")
+	if e := r.endpoint("orders"); e.Ready || !e.Lane.Held || e.Deliveries.Waiting != 1 {
+		t.Errorf("without its key: %+v, want it held", e)
+	}
+	if err := os.Rename(file+".away", file); err != nil {
+		t.Fatal(err)
+	}
+	rec.await(t, 1)
 }
 
 // A data folder within that of the manifests is no manifest: neither the queue's files
