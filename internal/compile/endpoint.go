@@ -85,12 +85,26 @@ func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
 	e.Problem = r.first
 	e.Hash = endpointHash(&e)
 	e.FirstSeen = c.firstSeen(e.EndpointKey)
-	if former := c.former[e.EndpointKey]; e.Problem != nil && former != nil {
-		// A Secret that goes and comes back is no change: an endpoint that was
-		// disabled stays so.
-		e.Hash, e.Signing = former.Hash, former.Signing
+	if former := c.lastForm(e.EndpointKey); e.Problem != nil && former != nil {
+		// A Secret that goes and comes back is no change: an endpoint that was disabled
+		// stays so. Nor do waiting deliveries get another maxAge or other due times
+		// because a RetryPolicy is out of sight.
+		e.Hash, e.Signing, e.Retry = former.Hash, former.Signing, former.Retry
 	}
 	return e
+}
+
+// lastForm is what the former plan knows of an endpoint, absent or not; nil if nothing.
+func (c *compiler) lastForm(k plan.EndpointKey) *plan.Endpoint {
+	if e := c.former[k]; e != nil {
+		return e
+	}
+	for i := range c.previous.Absent {
+		if c.previous.Absent[i].EndpointKey == k {
+			return &c.previous.Absent[i].Endpoint
+		}
+	}
+	return nil
 }
 
 // goOn carries an endpoint over from the former plan, whose present text was
@@ -111,13 +125,8 @@ func (c *compiler) goOn(e plan.Endpoint) plan.Endpoint {
 
 // firstSeen goes on through absence, but not through deletion.
 func (c *compiler) firstSeen(k plan.EndpointKey) time.Time {
-	if e := c.former[k]; e != nil {
+	if e := c.lastForm(k); e != nil {
 		return e.FirstSeen
-	}
-	for _, a := range c.previous.Absent {
-		if a.EndpointKey == k {
-			return a.FirstSeen
-		}
 	}
 	return c.now
 }
@@ -219,7 +228,7 @@ func (r *resolver) retryPolicy() retry.Policy {
 		if r.pool.retry.fault != nil {
 			r.fault(field, v1alpha1.ReasonRetryPolicyInvalid, "defaultRetryPolicy of DeliveryPool %s can't be used: %s; mend it, or name a RetryPolicy in retryPolicyRef",
 				r.pool.plan.Source, r.pool.retry.fault)
-			return retry.BuiltIn()
+			return unknownPolicy()
 		}
 		return r.pool.retry.retry
 	}
@@ -232,5 +241,13 @@ func (r *resolver) retryPolicy() retry.Policy {
 	default:
 		return p.retry
 	}
-	return retry.BuiltIn()
+	return unknownPolicy()
+}
+
+// unknownPolicy stands in for one that can't be had. It ends nothing: how long
+// deliveries may wait isn't known.
+func unknownPolicy() retry.Policy {
+	p := retry.BuiltIn()
+	p.MaxAge = 0
+	return p
 }

@@ -60,7 +60,7 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 			l.flow.until = now
 			l.flow.step = 0
 		}
-		if l.stored.RetryHash != "" && l.stored.RetryHash != t.retryHash {
+		if t.problem == nil && l.stored.RetryHash != "" && l.stored.RetryHash != t.retryHash {
 			repoliced = append(repoliced, l)
 		}
 		d.wake(l)
@@ -123,8 +123,8 @@ func (d *Dispatcher) Enable(ctx context.Context, k plan.EndpointKey) error {
 }
 
 func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
-	d.saving.Lock()
-	defer d.saving.Unlock()
+	l.saving.Lock()
+	defer l.saving.Unlock()
 	d.mu.Lock()
 	disabled, stored := l.flow.state == Disabled, queue.Lane{RetryHash: l.stored.RetryHash}
 	d.mu.Unlock()
@@ -151,12 +151,21 @@ func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
 }
 
 // reschedule applies a changed policy to deliveries that wait for a retry: attempt n
-// uses step n of the new policy, if that is earlier. A time that the receiver asked
-// for (429, 503) stays.
+// uses step n of the new policy, if that is earlier, but not earlier than the receiver
+// asked for.
 func (d *Dispatcher) reschedule(ctx context.Context, l *lane) error {
+	l.care.Lock()
+	defer l.care.Unlock()
 	d.mu.Lock()
 	t := l.target
+	l.busy = true
 	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		l.busy = false
+		d.wake(l)
+		d.mu.Unlock()
+	}()
 	var after queue.Seq
 	for {
 		ds, err := d.queue.Retrying(ctx, l.key, after, 1000)
@@ -166,11 +175,12 @@ func (d *Dispatcher) reschedule(ctx context.Context, l *lane) error {
 		due := map[queue.Seq]time.Time{}
 		for _, del := range ds {
 			after = del.Seq
-			if del.State != queue.Retrying || del.LastStatus == 429 || del.LastStatus == 503 {
+			if del.State != queue.Retrying || d.InFlight(l.key, del.Seq) {
 				continue
 			}
 			failedAt := del.DueAt.Add(-del.Delay)
-			at, _, dead := t.Retry.Next(failedAt, del.QueuedAt, del.Budget, t.Retry.Delay(del.Budget, d.rand()))
+			delay := max(t.Retry.Delay(del.Budget, d.rand()), del.Asked)
+			at, _, dead := t.Retry.Next(failedAt, del.QueuedAt, del.Budget, delay)
 			if dead == "" && at.Before(del.DueAt) {
 				due[del.Seq] = at
 			}
@@ -188,7 +198,6 @@ func (d *Dispatcher) reschedule(ctx context.Context, l *lane) error {
 	l.stored.RetryHash, l.unsaved = t.retryHash, true
 	l.reloadDue()
 	l.note(d.clock.Now())
-	d.wake(l)
 	d.mu.Unlock()
 	d.save(l)
 	return nil

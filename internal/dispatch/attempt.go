@@ -106,15 +106,16 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 	class := res.Class(p)
 	v, reason := verdictOf(class, res)
 	delay, asked := p.Wait(j.item.Budget+1, d.rand(), res.Status, res.RetryAfter, d.clock.Wall())
+	pause := asked
 	if res.Status != 429 && res.Status != 503 {
-		asked = 0
+		pause = 0
 	}
 	now := d.clock.Now()
 
 	d.mu.Lock()
 	l := j.lane
 	before := l.flow.state
-	l.flow.result(v, asked, j.epoch, p.OnRecovery == retry.Expedite, now)
+	l.flow.result(v, pause, j.epoch, p.OnRecovery == retry.Expedite, now)
 	state := l.flow.state
 	if state == Draining && before != Draining && l.flow.expedite {
 		l.beginOld(now)
@@ -154,7 +155,7 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 		if dead != "" {
 			o.To, o.Reason = queue.DeadLettered, dead
 		} else {
-			o.To, o.DueAt, o.Delay = queue.Retrying, due, wait
+			o.To, o.DueAt, o.Delay, o.Asked = queue.Retrying, due, wait, asked
 		}
 	default:
 		o.To, o.Reason = queue.DeadLettered, reason
@@ -164,8 +165,8 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 
 // save stores what must outlive a restart of a lane.
 func (d *Dispatcher) save(l *lane) {
-	d.saving.Lock()
-	defer d.saving.Unlock()
+	l.saving.Lock()
+	defer l.saving.Unlock()
 	d.mu.Lock()
 	stored, unsaved := l.stored, l.unsaved
 	l.unsaved = false
@@ -174,7 +175,10 @@ func (d *Dispatcher) save(l *lane) {
 		return
 	}
 	if err := d.queue.SetLane(context.Background(), l.key, stored); err != nil {
-		d.log.Error(err, "Remembering a lane's state failed; it holds until a restart", "endpoint", l.key.String())
+		d.mu.Lock()
+		l.unsaved = true
+		d.mu.Unlock()
+		d.log.Error(err, "Remembering a lane's state failed; it holds, and is stored at the next look around", "endpoint", l.key.String())
 	}
 }
 

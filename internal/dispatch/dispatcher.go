@@ -45,16 +45,13 @@ type Dispatcher struct {
 	cut      context.CancelFunc
 	work     sync.WaitGroup // workers
 
-	// saving orders what is stored of lanes; it is taken before mu.
-	saving sync.Mutex
-
 	mu    sync.Mutex
 	lanes map[plan.EndpointKey]*lane
 	// ring holds the lanes that may have something to do; workers take them in turn.
 	ring   []*lane
 	parked []*lane
 	// maxInFlight is the pool's limit; workers is how many run, inFlight how many of
-	// them are making an attempt, laneCount how many lanes have one in flight.
+	// them are making an attempt, busyLanes how many lanes have one in flight.
 	maxInFlight, workers, inFlight, busyLanes int
 	cached                                    int // bytes of payloads in windows
 	stopping                                  bool

@@ -22,5 +22,5 @@
 // been recorded or may be made again. It never drops a delivery.
 //
 // Locks: one mutex guards all lanes; it is held for memory operations only, never
-// while the queue, the network or a callback is waited for.
+// while a change of the queue, the network or a callback is waited for.
 package dispatch

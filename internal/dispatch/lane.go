@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -59,6 +60,9 @@ type lane struct {
 	flow      flow
 	// stored is what the queue remembers of this lane.
 	stored queue.Lane
+	// saving orders what is stored of the lane, care the changes that policies make to its
+	// deliveries. Both are taken before the dispatcher's mutex.
+	saving, care sync.Mutex
 	// unsaved: stored has changed since it was saved.
 	unsaved bool
 

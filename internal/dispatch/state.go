@@ -125,6 +125,9 @@ func (f *flow) active(v verdict, pause time.Duration, now time.Time) {
 }
 
 func (f *flow) backingOff(v verdict, pause time.Duration, current, expedite bool, now time.Time) {
+	if v == rejected && f.rejections >= faultsToBackOff {
+		f.reason = ReasonRejecting
+	}
 	switch {
 	case v == succeeded:
 		f.drain(expedite, now)
@@ -135,8 +138,6 @@ func (f *flow) backingOff(v verdict, pause time.Duration, current, expedite bool
 		// It answers, if not gladly: ask again soon.
 		f.step = 0
 		f.until = now.Add(max(firstBackOff, pause))
-	case v == rejected && f.rejections >= faultsToBackOff:
-		f.backOff(ReasonRejecting, pause, now)
 	default:
 		f.backOff(f.reason, pause, now)
 	}
@@ -202,8 +203,7 @@ func (f *flow) full(now time.Time) {
 	f.step, f.expedite = 0, false
 }
 
-// enable brings a lane back from Disabled, or from BackingOff when its endpoint was
-// changed: the next attempt is made at once.
+// enable brings a lane back from Disabled: the next attempt is made at once.
 func (f *flow) enable(expedite bool, now time.Time) {
 	f.step = 0
 	f.drain(expedite, now)

@@ -93,7 +93,7 @@ func (d *Dispatcher) upkeep(ctx context.Context) {
 	}
 }
 
-// due says which of the lane's deliveries have waited too long: those queued before
+// overdue says which of the lane's deliveries have waited too long: those queued before
 // the time, for the reason. A zero time is none.
 func (l *lane) overdue(now time.Time) (before time.Time, reason string) {
 	switch s := l.state(); {
@@ -101,8 +101,8 @@ func (l *lane) overdue(now time.Time) (before time.Time, reason string) {
 		if !l.deletedAt.IsZero() && now.Sub(l.deletedAt) >= MissingGrace {
 			return now.Add(time.Nanosecond), queue.ReasonEndpointDeleted
 		}
-	case s == NotInPlan || l.target == nil:
-		// Absence is never deletion, and without a plan there is no maxAge.
+	case s == NotInPlan || l.target == nil || l.target.Retry.MaxAge <= 0:
+		// Absence is never deletion, and without a policy there is no maxAge.
 	case s.Held():
 		return now.Add(-l.target.Retry.MaxAge), queue.ReasonExpired
 	case s == BackingOff:
@@ -116,9 +116,16 @@ func (l *lane) overdue(now time.Time) (before time.Time, reason string) {
 func (d *Dispatcher) upkeepLane(ctx context.Context, k plan.EndpointKey) error {
 	d.mu.Lock()
 	l := d.lanes[k]
+	d.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	l.care.Lock()
+	defer l.care.Unlock()
+	d.mu.Lock()
 	now := d.clock.Now()
 	before, reason := l.overdue(now)
-	if before.IsZero() || l.loading || l.busy {
+	if before.IsZero() || l.loading {
 		d.mu.Unlock()
 		return nil
 	}

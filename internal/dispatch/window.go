@@ -21,8 +21,6 @@ type item struct {
 	queue.Delivery
 	// event is the new event itself where there was room to keep it.
 	event *queue.StoredEvent
-	// old: given out by Draining, before its due time.
-	old bool
 }
 
 // window is the part of a lane's waiting deliveries that is in memory. There are
@@ -99,9 +97,7 @@ func (w *window) wantsDue(now time.Time) bool {
 // been due longest.
 func (w *window) take(expedite bool, now time.Time) (item, bool) {
 	if expedite && len(w.old) > 0 && (len(w.fresh) == 0 || w.old[0].Seq < w.fresh[0].Seq) {
-		it := pop(&w.old)
-		it.old = true
-		return it, true
+		return pop(&w.old), true
 	}
 	if len(w.due) > 0 && !w.due[0].DueAt.After(now) &&
 		(len(w.fresh) == 0 || w.due[0].DueAt.Before(w.fresh[0].DueAt)) {

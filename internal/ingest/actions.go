@@ -23,8 +23,8 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, c call) *Problem
 	if problem := s.readAction(r, &request); problem != nil {
 		return problem
 	}
-	if request.Endpoint != "" && !isDNSLabel(request.Endpoint) {
-		return badRequest("endpoint", "An endpoint's name is 1 to 63 characters of a-z, 0-9 and -.")
+	if request.Endpoint != "" && !isEndpointName(request.Endpoint) {
+		return badRequest("endpoint", endpointNameWords)
 	}
 	e, problem := s.find(r.Context(), c.namespace, c.name)
 	if problem != nil {

@@ -96,7 +96,7 @@ func deliveryCursor(v url.Values, endpoint string, state DeliveryState) (positio
 	stored, err1 := strconv.ParseUint(parts[1], 10, 8)
 	after, err2 := strconv.ParseUint(parts[2], 10, 64)
 	p := position{endpoint: parts[0], state: queue.State(stored), after: queue.Seq(after)}
-	if err1 != nil || err2 != nil || !isDNSLabel(p.endpoint) || endpoint != "" && endpoint != p.endpoint ||
+	if err1 != nil || err2 != nil || !isEndpointName(p.endpoint) || endpoint != "" && endpoint != p.endpoint ||
 		!slices.Contains(storedFor[state], p.state) {
 		return position{}, errCursor
 	}

@@ -229,9 +229,8 @@ func checkNames(namespace, named, name string) *Problem {
 				"Another id is looked up by GET …/events?id=…&source=….")
 		}
 	case "endpoints":
-		if !isDNSLabel(name) {
-			return badRequest("endpoint",
-				"An endpoint's name is 1 to 63 characters of a-z, 0-9 and -, and neither begins nor ends with -.")
+		if !isEndpointName(name) {
+			return badRequest("endpoint", endpointNameWords)
 		}
 	}
 	return nil
@@ -244,6 +243,21 @@ func isDNSLabel(s string) bool {
 	}
 	for i := range len(s) {
 		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+const endpointNameWords = "An endpoint's name is 1 to 63 characters of a-z, 0-9, - and ., as Kubernetes takes it."
+
+// isEndpointName is RFC 1123's subdomain of at most 63 characters, as the CRD takes it.
+func isEndpointName(s string) bool {
+	if len(s) > 63 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if !isDNSLabel(label) {
 			return false
 		}
 	}

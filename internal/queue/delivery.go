@@ -48,8 +48,8 @@ type Delivery struct {
 	QueuedAt time.Time
 	// DueAt is when the next attempt may be made at the latest (waiting only).
 	DueAt time.Time
-	// Delay is the wait that DueAt came from.
-	Delay time.Duration
+	// Delay is the wait that DueAt came from, Asked the receiver's Retry-After in it.
+	Delay, Asked time.Duration
 	// EndedAt is when it was delivered or dead-lettered.
 	EndedAt time.Time
 	// Reason says why it is dead-lettered, or why the last attempt failed.
@@ -63,12 +63,12 @@ type Delivery struct {
 
 // Reasons of dead letters that no answer gives.
 const (
-	ReasonExpired         = "Expired"            // older than maxAge
-	ReasonEndpointDeleted = "EndpointDeleted"    // its endpoint is gone for good
-	ReasonOutOfAttempts   = "OutOfAttempts"      // the retry budget is spent
-	ReasonRejected        = "Rejected"           // an answer that is not retried
-	ReasonAborted         = "AbortedByReceiver"  // webhook-delivery: abort-message
-	ReasonDisabled        = "DisabledByReceiver" // 410 or webhook-delivery: disable
+	ReasonExpired         = retry.ReasonExpired       // older than maxAge
+	ReasonEndpointDeleted = "EndpointDeleted"         // its endpoint is gone for good
+	ReasonOutOfAttempts   = retry.ReasonOutOfAttempts // the retry budget is spent
+	ReasonRejected        = "Rejected"                // an answer that is not retried
+	ReasonAborted         = "AbortedByReceiver"       // webhook-delivery: abort-message
+	ReasonDisabled        = "DisabledByReceiver"      // 410 or webhook-delivery: disable
 	ReasonNotAllowed      = "DestinationNotAllowed"
 	ReasonPayloadMissing  = "PayloadMissing" // its payload can't be read
 )
@@ -125,9 +125,10 @@ type Outcome struct {
 	To State
 	// Reason of a dead letter.
 	Reason string
-	// Delay until the next attempt and DueAt, for Retrying. Steady time.
-	Delay time.Duration
-	DueAt time.Time
+	// Delay until the next attempt and DueAt, for Retrying; Asked as in Delivery. Steady
+	// time.
+	Delay, Asked time.Duration
+	DueAt        time.Time
 }
 
 // Counts are an endpoint's deliveries by state.

@@ -91,11 +91,11 @@ func (p *Policy) Wait(attempt int, u float64, status int, retryAfter []string, n
 // steady time.
 func (p *Policy) Next(failedAt, queuedAt time.Time, budgetUsed int, delay time.Duration) (due time.Time, wait time.Duration, deadLetter string) {
 	if budgetUsed >= p.MaxAttempts() {
-		return time.Time{}, 0, "OutOfAttempts"
+		return time.Time{}, 0, ReasonOutOfAttempts
 	}
 	end := queuedAt.Add(p.MaxAge)
 	if !failedAt.Before(end) {
-		return time.Time{}, 0, "Expired"
+		return time.Time{}, 0, ReasonExpired
 	}
 	wait = min(max(delay, minDelay), end.Sub(failedAt))
 	return failedAt.Add(wait), wait, ""

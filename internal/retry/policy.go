@@ -82,3 +82,9 @@ const (
 	Disable                     // dead-letter this delivery and disable the endpoint
 	Held                        // a local fault: no attempt was made, nothing is burnt
 )
+
+// Why there is no next attempt.
+const (
+	ReasonOutOfAttempts = "OutOfAttempts"
+	ReasonExpired       = "Expired"
+)

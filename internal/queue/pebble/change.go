@@ -98,7 +98,7 @@ func (b *batch) move(ep *endpoint, was, is *queue.Delivery) {
 // end makes a delivery a finished one.
 func end(d *queue.Delivery, s queue.State, reason string, at time.Time) {
 	d.State, d.Reason, d.EndedAt = s, reason, at
-	d.DueAt, d.Delay = time.Time{}, 0
+	d.DueAt, d.Delay, d.Asked = time.Time{}, 0, 0
 }
 
 // ---- outcomes
@@ -140,7 +140,7 @@ func (r *recordOp) apply(b *batch) error {
 		is.HandlerVersion = o.Attempt.HandlerVersion
 	}
 	if o.To == queue.Retrying {
-		is.State, is.Reason, is.Delay, is.DueAt = queue.Retrying, o.Attempt.Reason, o.Delay, o.DueAt
+		is.State, is.Reason, is.Delay, is.Asked, is.DueAt = queue.Retrying, o.Attempt.Reason, o.Delay, o.Asked, o.DueAt
 	} else {
 		end(&is, o.To, o.Reason, b.now)
 	}
@@ -271,7 +271,7 @@ func (r *replayOp) apply(b *batch) error {
 	}
 	is := *was
 	is.State, is.Reason, is.Budget, is.EndedAt = queue.Pending, "", 0, time.Time{}
-	is.QueuedAt, is.DueAt, is.Delay = b.now, b.now, 0
+	is.QueuedAt, is.DueAt, is.Delay, is.Asked = b.now, b.now, 0, 0
 	is.Replays++
 	b.move(ep, was, &is)
 	b.durable = true

@@ -254,6 +254,7 @@ func encodeDelivery(b []byte, d *queue.Delivery) []byte {
 	e.int(9, d.LastStatus)
 	e.string(10, d.HandlerVersion)
 	e.int(11, d.Replays)
+	e.dur(12, d.Asked)
 	return e.b
 }
 
@@ -272,6 +273,8 @@ func decodeDelivery(b []byte, d *queue.Delivery) error {
 			d.DueAt = f.time()
 		case 6:
 			d.Delay = f.dur()
+		case 12:
+			d.Asked = f.dur()
 		case 7:
 			d.EndedAt = f.time()
 		case 8:

@@ -147,12 +147,12 @@ func (m *model) moved(d *modelDelivery, since time.Time) {
 	}
 	d.QueuedAt, d.EndedAt = got.QueuedAt, got.EndedAt
 	if !d.State.Waiting() {
-		d.DueAt, d.Delay = time.Time{}, 0
+		d.DueAt, d.Delay, d.Asked = time.Time{}, 0, 0
 		if got.EndedAt.IsZero() {
 			m.Errorf("delivery %d to %s ended at no time", d.Seq, d.Endpoint)
 		}
 	} else if d.State == queue.Pending {
-		d.DueAt, d.Delay = d.QueuedAt, 0
+		d.DueAt, d.Delay, d.Asked = d.QueuedAt, 0, 0
 	}
 }
 
@@ -172,7 +172,7 @@ func (m *model) recordOne(r *rapid.T) {
 	m.must(err)
 	d.Attempts++
 	d.Budget++
-	d.State, d.LastStatus, d.Reason, d.DueAt, d.Delay = o.To, o.Attempt.Status, o.Reason, o.DueAt, o.Delay
+	d.State, d.LastStatus, d.Reason, d.DueAt, d.Delay, d.Asked = o.To, o.Attempt.Status, o.Reason, o.DueAt, o.Delay, o.Asked
 	if o.To == queue.Retrying {
 		d.Reason = o.Attempt.Reason
 	}
