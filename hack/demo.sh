@@ -186,4 +186,4 @@ TRY
 fi
 echo
 echo "demo: sent=$sent delivered=$delivered verified=$verified dead_lettered=$dead replayed=$replayed lost=$lost"
-((lost == 0 && sent == verified && sent == delivered && replayed == dead))
+((lost == 0 && sent == verified && sent == delivered && replayed == dead && dead == PAYMENTS))

@@ -32,6 +32,7 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 	d.mu.Lock()
 	now := d.clock.Now()
 	d.maxInFlight = max(p.Pool.MaxInFlight, 1)
+	d.deleted = deleted
 	for k := range targets {
 		d.lane(k)
 	}

@@ -29,12 +29,24 @@ func (d *Dispatcher) attempt(j job) {
 		d.held(j, &res)
 		return
 	}
+	if res.Reason == deliver.ReasonDenied && d.outdated(j) {
+		d.giveBack(j, 0)
+		return
+	}
 	o, changed := d.judge(j, &res)
 	if changed {
 		// Before the outcome: after a crash in between, one more delivery is tried.
 		d.save(j.lane)
 	}
 	d.queue.Record(o, func(err error) { d.recorded(j, &o, err) })
+}
+
+// outdated reports whether a plan was applied since the attempt began: the networks of
+// the new one have nothing to say on the address of the old one.
+func (d *Dispatcher) outdated(j job) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return j.lane.target != j.target
 }
 
 func request(j job, ev *queue.StoredEvent) *deliver.Request {

@@ -47,6 +47,8 @@ type Dispatcher struct {
 
 	mu    sync.Mutex
 	lanes map[plan.EndpointKey]*lane
+	// deleted are the plan's tombstones.
+	deleted map[plan.EndpointKey]time.Time
 	// ring holds the lanes that may have something to do; workers take them in turn.
 	ring   []*lane
 	parked []*lane
@@ -107,6 +109,9 @@ func (d *Dispatcher) lane(k plan.EndpointKey) *lane {
 		l.flow.resume(l.stored.Reason, now)
 	case d.queue.Counts(k).Waiting() > 0:
 		l.flow.drain(false, now)
+	}
+	if at, ok := d.deleted[k]; ok {
+		l.absent(at, now) // an event that was matched before the deletion was seen
 	}
 	l.freshMore, l.nextDue = true, now
 	l.timer = time.AfterFunc(time.Hour, func() { d.wakeLocked(l) })

@@ -419,3 +419,108 @@ func TestASingleAttempt(t *testing.T) {
 		}
 	})
 }
+
+// An attempt that began under the former plan and is denied by the networks of a newer
+// one says nothing: it is made again as the newer plan has it.
+func TestADenialAcrossPlansIsNoDeadLetter(t *testing.T) {
+	inWorld(t, func(h hit) deliver.Result {
+		if h.host == "orders.example.com" {
+			time.Sleep(time.Second)
+			return deliver.Result{Reason: deliver.ReasonDenied, Message: "destination not allowed", Sent: queue.SentNo}
+		}
+		return status(200)
+	}, func(w *world) {
+		w.send(3)
+		w.after(500 * time.Millisecond)
+		w.endpoint().URL, w.endpoint().Hash = "https://new.example.com/", "2"
+		w.apply()
+		w.after(time.Minute)
+		w.want(0, 3, 0)
+	})
+}
+
+// An event that was matched before a deletion was seen, and accepted after it.
+func TestAnEventAcceptedJustAfterADeletionIsDeadLettered(t *testing.T) {
+	inWorld(t, answers(200), func(w *world) {
+		e := w.withoutEndpoint(true)
+		after := *w.plan
+		w.plan.Endpoints = []plan.Endpoint{e}
+		w.send(1)
+		w.plan = &after
+		w.after(20 * time.Minute)
+		w.want(0, 0, 1)
+	})
+}
+
+// A policy that can't be had ends nothing: how long deliveries may wait isn't known.
+func TestWithoutAPolicyNothingExpires(t *testing.T) {
+	inWorld(t, answers(200), func(w *world) {
+		w.change(func(p *plan.Plan) {
+			p.Endpoints[0].Problem = &plan.Problem{Reason: "RetryPolicyNotFound", Message: "no such policy"}
+			p.Endpoints[0].Retry.MaxAge = 0
+		})
+		w.send(10)
+		w.after(1000 * time.Hour)
+		w.want(10, 0, 0)
+	})
+}
+
+// A shorter policy applies after a 503 too, but not before its Retry-After.
+func TestAChangedPolicyKeepsToRetryAfter(t *testing.T) {
+	inWorld(t, func(h hit) deliver.Result {
+		r := status(500)
+		if h.id == "evt_000002" {
+			r.RetryAfter = []string{"7200"}
+		}
+		return r
+	}, func(w *world) {
+		w.endpoint().Retry.Backoff.Schedule = []time.Duration{10 * time.Hour}
+		w.apply()
+		w.send(2)
+		w.after(time.Minute)
+		w.change(func(p *plan.Plan) { p.Endpoints[0].Retry.Backoff.Schedule = []time.Duration{time.Hour} })
+		w.forget()
+		start := time.Now()
+		w.after(9 * time.Hour)
+		for _, h := range w.seen() {
+			want := map[string]time.Duration{"evt_000001": 59 * time.Minute, "evt_000002": 119 * time.Minute}[h.id]
+			if got := h.at.Sub(start); got != want {
+				t.Errorf("%s was retried %v after the change, want %v", h.id, got, want)
+			}
+		}
+		if n := len(w.seen()); n != 2 {
+			t.Errorf("%d attempts, want 2", n)
+		}
+	})
+}
+
+// forgetful fails to remember lanes while it is told to.
+type forgetful struct {
+	queue.Queue
+	failing *atomic.Bool
+}
+
+func (f forgetful) SetLane(ctx context.Context, k plan.EndpointKey, l queue.Lane) error {
+	if f.failing.Load() {
+		return queue.ErrOverloaded
+	}
+	return f.Queue.SetLane(ctx, k, l)
+}
+
+func TestALaneStateThatCouldNotBeStoredIsStoredLater(t *testing.T) {
+	var failing atomic.Bool
+	inWorld(t, answers(410), func(w *world) {
+		w.end()
+		w.wrap = func(q queue.Queue) queue.Queue { return forgetful{q, &failing} }
+		w.start()
+		failing.Store(true)
+		w.send(1)
+		w.after(time.Minute)
+		failing.Store(false)
+		w.after(time.Minute)
+		w.restart()
+		if w.state() != Disabled {
+			t.Errorf("after a restart: %v, want Disabled", w.state())
+		}
+	})
+}

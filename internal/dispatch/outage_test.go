@@ -251,3 +251,50 @@ func TestRejectingDeadLettersNothingElse(t *testing.T) {
 		w.want(0, 16, 4)
 	})
 }
+
+// A rollout: the old pods go with 502s, the new ones answer 404.
+func TestFaultsFollowedByRejectionsDeadLetterAtMostFive(t *testing.T) {
+	var n atomic.Int32
+	inWorld(t, func(hit) deliver.Result {
+		i := n.Add(1)
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		if i <= 5 {
+			return status(502)
+		}
+		return status(404)
+	}, func(w *world) {
+		w.endpoint().MaxInFlight = 200
+		w.apply()
+		w.send(100)
+		w.after(time.Hour)
+		if dead := w.count(queue.DeadLettered); dead > 5 {
+			t.Errorf("%d dead letters, want at most 5", dead)
+		}
+	})
+}
+
+// case RT44: bringing forward after an outage keeps to what a receiver asked for.
+func TestExpediteKeepsToRetryAfter(t *testing.T) {
+	var up atomic.Bool
+	inWorld(t, func(h hit) deliver.Result {
+		switch {
+		case h.id == "evt_000001" && h.attempt == 1:
+			r := status(500)
+			r.RetryAfter = []string{"3600"}
+			return r
+		case up.Load():
+			return status(200)
+		}
+		return timeout()
+	}, func(w *world) {
+		w.endpoint().MaxInFlight = 1
+		w.apply()
+		w.send(20)
+		w.after(10 * time.Minute)
+		up.Store(true)
+		w.after(10 * time.Minute)
+		w.want(1, 19, 0)
+		w.after(time.Hour)
+		w.want(0, 20, 0)
+	})
+}

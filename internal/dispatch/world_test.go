@@ -33,6 +33,8 @@ type world struct {
 	// receive answers attempts; it may sleep.
 	receive func(hit) deliver.Result
 	plan    *plan.Plan
+	// wrap, if set, stands between the dispatcher and the store.
+	wrap func(queue.Queue) queue.Queue
 
 	store *pebble.Store
 	d     *Dispatcher
@@ -101,7 +103,11 @@ func (w *world) start() {
 	}
 	seeded := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
 	var mu sync.Mutex
-	w.d = New(Options{Queue: w.store, Deliver: w, Clock: w.store.Clock(), Log: w.logger(), Rand: func() float64 {
+	var q queue.Queue = w.store
+	if w.wrap != nil {
+		q = w.wrap(q)
+	}
+	w.d = New(Options{Queue: q, Deliver: w, Clock: w.store.Clock(), Log: w.logger(), Rand: func() float64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return seeded.Float64()

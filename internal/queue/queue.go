@@ -140,6 +140,7 @@ var (
 	ErrDelivered      = errors.New("the delivery was already delivered; use force to send it again")
 	ErrOverloaded     = errors.New("the store can't keep up; try again later")
 	ErrNoSpace        = errors.New("free space on the store's volume is under its reserve; try again later")
+	ErrFailed         = errors.New("the store failed a write and must be restarted")
 	ErrClosed         = errors.New("the store is closed")
 )
 

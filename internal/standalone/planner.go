@@ -16,9 +16,8 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
-// keyLook is how soon a missing key file is looked for again; the data folder isn't
-// watched.
-const keyLook = 2 * time.Second
+// dataLook is how soon the data folder is tried again; it isn't watched.
+const dataLook = 2 * time.Second
 
 // planner turns what the manifests say into plans.
 type planner struct {
@@ -30,7 +29,9 @@ type planner struct {
 	snapshot manifest.Snapshot
 	plan     *plan.Plan
 	told     map[string]bool
-	again    *time.Timer
+	// unwritten: the plan in force is not in the data folder.
+	unwritten bool
+	again     *time.Timer
 }
 
 func newPlanner(p *process) (*planner, error) {
@@ -106,26 +107,28 @@ func (pl *planner) compile(opts compile.Options) *plan.Plan {
 	in := pl.snapshot.Objects
 	made, failed := pl.keys(&in)
 	r := compile.Compile(in, pl.plan, pl.p.store.Clock().Now(), opts)
-	if pl.plan == nil || r.Plan.Version != pl.plan.Version {
+	if pl.unwritten = pl.unwritten || pl.plan == nil || r.Plan.Version != pl.plan.Version; pl.unwritten {
 		if err := manifest.WritePlan(pl.p.Data, r.Plan); err != nil {
-			pl.p.Log.Error(err, "The plan can't be written to the data folder; it is in force, but a restart would begin from the former one")
+			pl.p.Log.Error(err, "The plan can't be written to the data folder; it is in force, and writing is tried again, but a restart would begin from the former one")
+		} else {
+			pl.unwritten = false
 		}
 	}
 	pl.plan = r.Plan
 	pl.tell(r.Problems, failed)
 	pl.tellKeys(made)
-	pl.comeBack(r.NextAt, failed != nil)
+	pl.comeBack(r.NextAt, failed != nil || pl.unwritten)
 	return r.Plan
 }
 
-// comeBack compiles again when time alone changes the plan, or a key file that could
-// not be had may be there.
-func (pl *planner) comeBack(at time.Time, keyLost bool) {
+// comeBack compiles again when time alone changes the plan, and soon where the data
+// folder failed: a key file may be there again, or room for the plan.
+func (pl *planner) comeBack(at time.Time, failed bool) {
 	if pl.again == nil {
 		return
 	}
 	now := pl.p.store.Clock().Now()
-	if lookAt := now.Add(keyLook); keyLost && (at.IsZero() || lookAt.Before(at)) {
+	if lookAt := now.Add(dataLook); failed && (at.IsZero() || lookAt.Before(at)) {
 		at = lookAt
 	}
 	if !at.IsZero() {

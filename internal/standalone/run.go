@@ -130,6 +130,7 @@ func (p *process) run(ctx context.Context) error {
 	g.Go(func() error { return p.planner.run(ctx) })
 	g.Go(func() error { return p.lanes.Run(ctx) })
 	g.Go(func() error { return p.prune(ctx) })
+	g.Go(func() error { return p.watchStore(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		return p.stopIngest() //nolint:contextcheck // ctx is done; the stop has its own time
@@ -216,6 +217,23 @@ func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
 	}, ok
 }
 
+// watchStore ends the process when its store has failed for good: only a restart helps
+// then, and whoever runs it restarts it.
+func (p *process) watchStore(ctx context.Context) error {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if err := p.store.Health(); errors.Is(err, queue.ErrFailed) {
+			return err
+		}
+	}
+}
+
 const (
 	pruneInterval = time.Minute
 	// pruneLimit bounds one look, so that it never holds up the writer for long.
@@ -239,7 +257,7 @@ func (p *process) prune(ctx context.Context) error {
 		dead := now.Add(-max(pool.Retention.DeadLetters, pool.Ingest.DedupeWindow))
 		for ended := false; !ended && ctx.Err() == nil; {
 			var err error
-			if _, ended, err = p.store.Prune(ctx, delivered, dead, pruneLimit); err != nil {
+			if _, ended, err = p.store.Prune(ctx, delivered, dead, pruneLimit); err != nil && ctx.Err() == nil {
 				p.Log.Error(err, "Forgetting old events failed; it is tried again in a minute")
 				break
 			}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
 // Health says what keeps the store from taking writes: one that failed, or one that
@@ -27,7 +29,7 @@ func (s *Store) fail(err error) {
 
 func (s *Store) failure() error {
 	if e := s.failed.Load(); e != nil {
-		return fmt.Errorf("the store failed a write and must be restarted: %w", *e)
+		return fmt.Errorf("%w: %w", queue.ErrFailed, *e)
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func (p *pruneOp) apply(b *batch) error {
 		next = parseSeq(k) + 1
 		ev, eps, err := b.s.decodeEvent(parseSeq(k), v)
 		if err != nil {
-			return err
+			b.s.log.Error(err, "An event can't be read and is passed over; it stays in the store", "seq", parseSeq(k))
+			return nil
 		}
 		if !ev.AcceptedAt.Before(p.delivered) && !ev.AcceptedAt.Before(p.deadLetters) {
 			return errStop // so are all after it

@@ -83,11 +83,13 @@ func (s *Store) Events(ctx context.Context, namespace string, before queue.Seq, 
 			if v, err = it.ValueAndErr(); err != nil {
 				break
 			}
-			var ev *queue.StoredEvent
-			if ev, _, err = s.decodeEvent(parseSeq(it.Key()), v); err == nil && ev.Namespace == namespace {
+			// An event that can't be read doesn't hide the others.
+			if ev, _, derr := s.decodeEvent(parseSeq(it.Key()), v); derr != nil {
+				s.log.Error(derr, "An event can't be read and is passed over in a list", "seq", parseSeq(it.Key()))
+			} else if ev.Namespace == namespace {
 				events = append(events, ev)
 			}
-			err = errors.Join(err, ctx.Err())
+			err = ctx.Err()
 		}
 		return errors.Join(err, it.Error(), it.Close())
 	})
