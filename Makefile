@@ -52,7 +52,8 @@ test: interop-deps ## Run all tests: unit, conformance, property, interop, then 
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: race
-race: ## Run the tests of internal/ under the race detector (needs a C compiler).
+race: ## Run the tests of internal/ under the race detector, which needs a C compiler.
+	hack/need.sh cc gcc libc6-dev
 	CGO_ENABLED=1 go test -race -timeout 30m $(TESTFLAGS) ./internal/...
 
 .PHONY: crash

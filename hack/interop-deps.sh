@@ -10,14 +10,7 @@ stamp=$dir/node_modules/.installed
 
 [ -f "$lock" ] || exit 0
 
-if ! command -v npm >/dev/null; then
-	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-		echo "The interop tests need Node and npm: install them and run make again." >&2
-		exit 1
-	fi
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >/dev/null
-fi
+hack/need.sh npm nodejs npm
 
 # npm ci always starts afresh, so it runs only when the lock file has changed since.
 if ! sha256sum --status -c "$stamp" 2>/dev/null; then
