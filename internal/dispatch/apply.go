@@ -112,10 +112,15 @@ func holdOf(t *target, poolSuspended bool) State {
 	return Active
 }
 
-// Enable brings a disabled endpoint back. Any other is left as it is.
+// Enable brings a disabled endpoint back, and lets one that backs off make its next
+// attempt at once. Any other is left as it is.
 func (d *Dispatcher) Enable(ctx context.Context, k plan.EndpointKey) error {
 	d.mu.Lock()
 	l := d.lanes[k]
+	if l != nil && l.flow.state == BackingOff {
+		l.flow.until = d.clock.Now()
+		d.wake(l)
+	}
 	d.mu.Unlock()
 	if l == nil {
 		return ErrNoLane

@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/deliver"
@@ -126,9 +127,13 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 
 	d.mu.Lock()
 	l := j.lane
-	before := l.flow.state
+	before, beforeReason := l.flow.state, l.flow.reason
+	l.lastFailure = nil
+	if v != succeeded {
+		l.lastFailure = &Failure{Time: res.StartedAt.Add(res.Duration), Status: res.Status, Reason: res.Reason, Message: res.Message}
+	}
 	l.flow.result(v, pause, j.epoch, p.OnRecovery == retry.Expedite, now)
-	state := l.flow.state
+	state, stateReason := l.flow.state, l.flow.reason
 	if state == Draining && before != Draining && l.flow.expedite {
 		l.beginOld(now)
 	}
@@ -151,8 +156,8 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 	d.landed(l)
 	d.mu.Unlock()
 
-	if before != state {
-		d.log.Info("Lane changed", "endpoint", l.key.String(), "from", before.String(), "to", state.String(), "cause", res.Message)
+	if before != state || beforeReason != stateReason {
+		d.log.Info("Lane changed", "endpoint", l.key.String(), "from", before.String(), "to", state.String(), "reason", stateReason, "cause", causeOf(res))
 	}
 	o := queue.Outcome{Seq: j.item.Seq, Endpoint: l.key, Attempt: attemptRecord(j, res, class)}
 	switch class {
@@ -172,7 +177,18 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 	default:
 		o.To, o.Reason = queue.DeadLettered, reason
 	}
+	if v != succeeded {
+		d.log.V(1).Info("Attempt failed", "endpoint", l.key.String(), "event", j.item.Seq, "attempt", j.item.Attempts+1,
+			"status", res.Status, "reason", res.Reason, "cause", res.Message, "then", o.To.String())
+	}
 	return o, unsaved
+}
+
+func causeOf(res *deliver.Result) string {
+	if res.Message == "" {
+		return "the receiver answered " + strconv.Itoa(res.Status)
+	}
+	return res.Message
 }
 
 // save stores what must outlive a restart of a lane.
@@ -290,6 +306,16 @@ type View struct {
 	// RetryAt is when the next attempt may be made, while BackingOff.
 	RetryAt  time.Time
 	InFlight int
+	// LastFailure is the last failed attempt, with neither addresses nor bodies; nil if
+	// there was none since the process began, or one has succeeded since.
+	LastFailure *Failure
+}
+
+// Failure is a failed attempt in short. Time is wall time.
+type Failure struct {
+	Time            time.Time
+	Status          int
+	Reason, Message string
 }
 
 // View gives an endpoint's lane; false if there is none.
@@ -300,7 +326,7 @@ func (d *Dispatcher) View(k plan.EndpointKey) (View, bool) {
 	if l == nil {
 		return View{}, false
 	}
-	v := View{State: l.state(), Reason: l.flow.reason, Since: l.since(), InFlight: l.inFlight}
+	v := View{State: l.state(), Reason: l.flow.reason, Since: l.since(), InFlight: l.inFlight, LastFailure: l.lastFailure}
 	switch v.State {
 	case Disabled:
 		v.Message = l.stored.Message + "; events are held; once the receiver is mended, run doorstep endpoint enable or change the endpoint's spec"

@@ -73,7 +73,8 @@ type lane struct {
 	// read them as they were before.
 	landed map[queue.Seq]struct{}
 	// inFlight counts attempts under way.
-	inFlight int
+	inFlight    int
+	lastFailure *Failure
 
 	ready   bool // in the ready ring
 	parked  bool // waits for its share of the pool's attempts

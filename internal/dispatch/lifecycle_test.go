@@ -524,3 +524,31 @@ func TestALaneStateThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 		}
 	})
 }
+
+// Somebody who has mended a receiver need not wait for the next knock.
+func TestEnableKnocksAtOnceWhereALaneBacksOff(t *testing.T) {
+	var up atomic.Bool
+	inWorld(t, func(hit) deliver.Result {
+		if up.Load() {
+			return status(200)
+		}
+		r := timeout()
+		r.Message = "no answer came in time"
+		return r
+	}, func(w *world) {
+		w.send(20)
+		w.after(10 * time.Minute)
+		if v, _ := w.d.View(w.key()); v.LastFailure == nil || v.LastFailure.Message != "no answer came in time" {
+			t.Errorf("last failure %+v, want the time-out", v.LastFailure)
+		}
+		up.Store(true)
+		if err := w.d.Enable(context.Background(), w.key()); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Second)
+		w.want(0, 20, 0)
+		if v, _ := w.d.View(w.key()); v.LastFailure != nil {
+			t.Errorf("after a success the last failure is %+v, want none", v.LastFailure)
+		}
+	})
+}

@@ -111,8 +111,12 @@ func (s *Server) enable(w http.ResponseWriter, r *http.Request, c call) *Problem
 	if fan.endpoint(key) == nil {
 		return noEndpoint()
 	}
-	result := EnableResult{Endpoint: c.name, WasDisabled: s.laneOf(fan, key).State == LaneDisabled}
-	if result.WasDisabled {
+	before := s.laneOf(fan, key).State
+	result := EnableResult{Endpoint: c.name, WasDisabled: before == LaneDisabled}
+	if before == LaneBackingOff {
+		result.Message = "It was not disabled; it backs off, and its next attempt is made now."
+	}
+	if result.WasDisabled || before == LaneBackingOff {
 		if err := s.lanes.Enable(r.Context(), key); err != nil {
 			return s.problemOf(err, "enable")
 		}

@@ -38,6 +38,8 @@ type LaneView struct {
 	InFlight int
 	// Held is set while the lane keeps its deliveries and attempts none of them.
 	Held bool
+	// LastFailure is the last failed attempt since the process began, unless one has succeeded since.
+	LastFailure *Failure
 }
 
 // Lanes is what ingest asks of dispatch. Implementations are safe for concurrent use.
@@ -46,7 +48,8 @@ type Lanes interface {
 	View(plan.EndpointKey) (LaneView, bool)
 	// InFlight reports whether an attempt of this delivery is open now.
 	InFlight(plan.EndpointKey, queue.Seq) bool
-	// Enable brings a disabled lane back. On a lane that isn't disabled it does nothing.
+	// Enable brings a disabled lane back, and lets one that backs off make its next attempt at once. On any other it
+	// does nothing.
 	Enable(context.Context, plan.EndpointKey) error
 	// Health is nil while deliveries are made.
 	Health() error

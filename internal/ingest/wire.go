@@ -168,6 +168,18 @@ type Lane struct {
 	RetryAt  time.Time `json:"retryAt,omitzero"`
 	InFlight int       `json:"inFlight"`
 	Held     bool      `json:"held,omitempty"`
+	// LastFailure is the last failed attempt since the process began, unless one has succeeded since.
+	LastFailure *Failure `json:"lastFailure,omitempty"`
+}
+
+// Failure is a failed attempt in short.
+type Failure struct {
+	Time time.Time `json:"time"`
+	// Status is the answer's code, 0 without an answer.
+	Status int `json:"status,omitempty"`
+	// Reason is the short name (timeout, connect, server_error …), Message one plain sentence.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // DeliveryCounts are an endpoint's deliveries by state. Waiting holds all but the dead letters.
@@ -206,6 +218,8 @@ type EnableResult struct {
 	// WasDisabled is false when there was nothing to do.
 	WasDisabled bool      `json:"wasDisabled"`
 	State       LaneState `json:"state"`
+	// Message says what happens next, where that isn't plain from the rest.
+	Message string `json:"message,omitempty"`
 }
 
 // Version is the answer of /version.

@@ -69,15 +69,45 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(ia, ib)
 }
 
+// makePrivateFolder makes the data folder, or takes one that is empty or that Doorstep
+// has made before.
 func makePrivateFolder(dir string) error {
+	if err := notForeign(dir); err != nil {
+		return err
+	}
 	if err := manifest.MakeFolder(filepath.Clean(dir)); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
 	return nil
 }
 
+// notForeign refuses a folder that holds other things and none of ours: a mistyped
+// --data must not spread files over it.
+func notForeign(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil //nolint:nilerr // whether it can be made or used shows next, with better words
+	}
+	other := ""
+	for _, e := range entries {
+		switch e.Name() {
+		case queueFolder, manifest.PlanFile, apiKeyName, "secrets":
+			return nil
+		case "lost+found":
+		default:
+			other = e.Name()
+		}
+	}
+	if other != "" {
+		return fmt.Errorf("--data %s: the folder holds %q and nothing of Doorstep's; it is left untouched: choose an empty folder or one that doesn't exist yet", dir, other)
+	}
+	return nil
+}
+
+const apiKeyName = "api-key"
+
 // APIKeyFile is where a data folder's API key is kept.
-func APIKeyFile(data string) string { return filepath.Join(data, "api-key") }
+func APIKeyFile(data string) string { return filepath.Join(data, apiKeyName) }
 
 // authorizer lets everybody on this machine in with --dev; else whoever has the API
 // key, which is made once and kept in the data folder.
@@ -113,6 +143,10 @@ func (p *process) greet() {
 	_, _ = fmt.Fprintf(p.Out, "Doorstep takes events at http://%s/v1/namespaces/{namespace}/events\n", addr)
 	if !p.Dev {
 		_, _ = fmt.Fprintf(p.Out, "  with the API key in %s (Authorization: Bearer …)\n", APIKeyFile(p.Data))
+	}
+	waiting, lost := p.waiting()
+	if waiting > 0 {
+		_, _ = fmt.Fprintf(p.Out, "  %d deliveries wait from before, %d of them for endpoints that aren't in the manifests\n", waiting, lost)
 	}
 	if p.ForwardTo != "" {
 		_, _ = fmt.Fprintln(p.Out, "  and forwards everything to the --forward-to address")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/compile"
+	"github.com/doorstep-dev/doorstep/internal/dispatch"
 	"github.com/doorstep-dev/doorstep/internal/manifest"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 )
@@ -28,7 +29,10 @@ type planner struct {
 	mu       sync.Mutex
 	snapshot manifest.Snapshot
 	plan     *plan.Plan
+	// told are the problems and notes that were reported and still stand; troubled says
+	// whether there are problems among them.
 	told     map[string]bool
+	troubled bool
 	// unwritten: the plan in force is not in the data folder.
 	unwritten bool
 	again     *time.Timer
@@ -114,6 +118,7 @@ func (pl *planner) compile(opts compile.Options) *plan.Plan {
 			pl.unwritten = false
 		}
 	}
+	pl.tellAbsences(pl.plan, r.Plan)
 	pl.plan = r.Plan
 	pl.tell(r.Problems, failed)
 	pl.tellKeys(made)
@@ -143,33 +148,69 @@ func (pl *planner) keys(in *compile.Objects) ([]corev1.Secret, error) {
 	return made, err
 }
 
-// tell reports each problem once, when it appears.
+// tell reports each problem when it appears and when it is mended.
 func (pl *planner) tell(problems []compile.Problem, keys error) {
 	now := map[string]bool{}
 	say := func(text string, note bool) {
 		now[text] = true
-		if pl.told[text] {
-			return
-		}
-		if note {
+		switch {
+		case pl.told[text]:
+		case note:
 			pl.p.Log.V(1).Info("Manifest: " + text)
-		} else {
-			pl.p.Log.Info("Problem: " + text)
+		default:
+			pl.p.Log.Error(nil, "Problem: "+text)
 		}
 	}
+	for _, m := range pl.snapshot.Notes {
+		say(m.String(), true)
+	}
+	notes := len(now)
 	for _, m := range pl.snapshot.Problems {
 		say(m.String(), false)
 	}
 	for _, c := range problems {
 		say(pl.snapshot.Locate(c).String(), false)
 	}
-	for _, m := range pl.snapshot.Notes {
-		say(m.String(), true)
-	}
 	if keys != nil {
 		say(keys.Error(), false)
 	}
-	pl.told = now
+	if pl.troubled && len(now) == notes {
+		pl.p.Log.Info("All manifests are in order again")
+	}
+	pl.told, pl.troubled = now, len(now) > notes
+}
+
+// tellAbsences names the endpoints that a new plan misses, deletes or has again.
+func (pl *planner) tellAbsences(former, next *plan.Plan) {
+	if former == nil {
+		return
+	}
+	state := func(p *plan.Plan) map[plan.EndpointKey]string {
+		m := map[plan.EndpointKey]string{}
+		for i := range p.Endpoints {
+			m[p.Endpoints[i].EndpointKey] = "there"
+		}
+		for i := range p.Absent {
+			m[p.Absent[i].EndpointKey] = "absent"
+		}
+		for i := range p.Tombstones {
+			m[p.Tombstones[i].EndpointKey] = "deleted"
+		}
+		return m
+	}
+	was := state(former)
+	for k, is := range state(next) {
+		switch {
+		case was[k] == is || was[k] == "":
+		case is == "absent":
+			pl.p.Log.Info("An endpoint is not in the manifests any more; its events are held, and unless it comes back it counts as deleted once all manifests have been read without it for "+compile.AbsenceGrace.String(), "endpoint", k.String())
+		case is == "deleted":
+			pl.p.Log.Info("An endpoint was deleted; what waits for it is dead-lettered unless it is made again in time",
+				"endpoint", k.String(), "waiting", pl.p.store.Counts(k).Waiting(), "within", dispatch.MissingGrace.String())
+		case is == "there":
+			pl.p.Log.Info("An endpoint is back", "endpoint", k.String())
+		}
+	}
 }
 
 // tellKeys tells of new signing keys: in --dev the key itself, once, since a laptop's

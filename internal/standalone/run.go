@@ -22,6 +22,9 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/queue/pebble"
 )
 
+// queueFolder is the store's place in the data folder.
+const queueFolder = "queue"
+
 // shutdownPatience is how long requests under way may take to be answered on a stop.
 const shutdownPatience = 5 * time.Second
 
@@ -62,7 +65,7 @@ func (p *process) open(ctx context.Context) (err error) {
 		return fmt.Errorf("listen on %s: %w; choose another address with --listen", p.Listen, err)
 	}
 	link := &listenerLink{}
-	p.store, err = pebble.Open(pebble.Options{Dir: filepath.Join(p.Data, "queue"), Listener: link, Log: p.Log.WithName("store")})
+	p.store, err = pebble.Open(pebble.Options{Dir: filepath.Join(p.Data, queueFolder), Listener: link, Log: p.Log.WithName("store")})
 	if err != nil {
 		return err
 	}
@@ -160,15 +163,26 @@ func ignoreTimeout(err error) error {
 // stop ends what Run opened.
 func (p *process) stop() error {
 	p.lanes.Stop(p.Grace)
-	waiting := 0
-	for _, k := range p.store.Endpoints() {
-		waiting += p.store.Counts(k).Waiting()
-	}
+	waiting, _ := p.waiting()
 	if err := p.close(); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	p.Log.Info("Stopped: everything accepted is in the store", "waiting", waiting)
 	return nil
+}
+
+// waiting counts the deliveries that wait, and those of endpoints that the plan doesn't
+// have.
+func (p *process) waiting() (all, lost int) {
+	known := p.plan.Load().Index()
+	for _, k := range p.store.Endpoints() {
+		n := p.store.Counts(k).Waiting()
+		all += n
+		if known[k] == nil {
+			lost += n
+		}
+	}
+	return all, lost
 }
 
 // close releases what was opened, however far that got.
@@ -211,10 +225,14 @@ type laneViews struct{ *dispatch.Dispatcher }
 // View gives an endpoint's lane.
 func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
 	v, ok := l.Dispatcher.View(k)
-	return ingest.LaneView{
+	view := ingest.LaneView{
 		State: ingest.LaneState(v.State.String()), Reason: v.Reason, Message: v.Message,
 		Since: v.Since, RetryAt: v.RetryAt, InFlight: v.InFlight, Held: v.State.Held(),
-	}, ok
+	}
+	if f := v.LastFailure; f != nil {
+		view.LastFailure = &ingest.Failure{Time: f.Time, Status: f.Status, Reason: f.Reason, Message: f.Message}
+	}
+	return view, ok
 }
 
 // watchStore ends the process when its store has failed for good: only a restart helps
