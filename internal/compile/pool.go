@@ -111,6 +111,8 @@ func (c *compiler) allowLocal(e *plan.Egress) {
 	}
 	slices.SortFunc(e.Allow, netip.Prefix.Compare)
 	e.AllowHTTP, e.Local = true, true
+	// A name such as prod.localhost is judged where it is dialled.
+	e.LoopbackOnly = c.opts.ForwardTo == nil
 }
 
 // settings fills in the defaults of a DeliveryPool. A field that can't be used is

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,7 +32,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 	}
 	accepted, err := s.store(r, p, events)
 	if err != nil {
-		return s.problemOf(err, "accept")
+		problem := s.problemOf(err, "accept")
+		if field := conflictField(err, batch); field != "" {
+			problem.Field = field
+		}
+		return problem
 	}
 	answerReceipts(w, events, accepted, batch)
 	return nil
@@ -49,6 +54,18 @@ func (s *Server) store(r *http.Request, p *plan.Plan, events []*event.Event) ([]
 		list[i] = queue.NewEvent{Event: e, TraceParent: trace, Endpoints: fan.match(e.Namespace, e.Type)}
 	}
 	return s.queue.Accept(r.Context(), list)
+}
+
+// conflictField names the event of a call whose identity is taken.
+func conflictField(err error, batch bool) string {
+	var taken *queue.ConflictError
+	switch {
+	case !errors.As(err, &taken):
+		return ""
+	case batch:
+		return "[" + strconv.Itoa(taken.Index) + "].id"
+	}
+	return "id"
 }
 
 // problemOf words an error and logs what is the store's fault.

@@ -377,3 +377,36 @@ func TestAcceptedEventsHaveATime(t *testing.T) {
 		t.Errorf("times are %v and %v", got.AcceptedAt, got.Time)
 	}
 }
+
+func TestAConflictNamesItsElement(t *testing.T) {
+	a := newAPI(t)
+	batch := header{"Content-Type": "application/cloudevents-batch+json"}
+	element := func(id, data string) string {
+		return `{"specversion":"1.0","id":"` + id + `","source":"s","type":"t","data":` + data + `}`
+	}
+	p := a.problem(a.post(http.StatusConflict, "["+element("1", "1")+","+element("2", "1")+","+element("1", "2")+"]", batch))
+	if p.Field != "[2].id" || !strings.Contains(p.Detail, "earlier element") {
+		t.Errorf("field %q, %q; want [2].id and a word of the earlier element", p.Field, p.Detail)
+	}
+	a.post(http.StatusAccepted, "["+element("1", "1")+"]", batch)
+	p = a.problem(a.post(http.StatusConflict, "["+element("2", "1")+","+element("1", "2")+"]", batch))
+	if p.Field != "[1].id" || !strings.Contains(p.Detail, "already accepted") {
+		t.Errorf("field %q, %q; want [1].id and a word of the accepted one", p.Field, p.Detail)
+	}
+}
+
+func TestLoopbackHosts(t *testing.T) {
+	a := newAPI(t)
+	for host, ok := range map[string]bool{
+		"localhost": true, "localhost:80": true, "127.0.0.1:1": true, "[::1]": true, "[::1]:8080": true,
+		"localhost:evil.com": false, "[::1]:evil.com": false, "[::1]evil.com": false, "localhost:": false, "evil.com": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/v1/namespaces/shop/endpoints", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		if (w.Code == http.StatusOK) != ok {
+			t.Errorf("Host %s: %d, want let in: %t", host, w.Code, ok)
+		}
+	}
+}

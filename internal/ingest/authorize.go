@@ -68,10 +68,19 @@ func (loopback) Authorize(r *http.Request, _ Verb, _ string) (string, error) {
 // make an error where there is no port.
 func isLoopbackHost(host string) bool {
 	if rest, ok := strings.CutPrefix(host, "[::1]"); ok {
-		return rest == "" || rest[0] == ':'
+		return rest == "" || rest[0] == ':' && isPort(rest[1:])
 	}
-	name, _, _ := strings.Cut(host, ":")
-	return name == "127.0.0.1" || strings.EqualFold(name, "localhost")
+	name, port, ok := strings.Cut(host, ":")
+	return (!ok || isPort(port)) && (name == "127.0.0.1" || strings.EqualFold(name, "localhost"))
+}
+
+func isPort(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // declaresJSON reports a JSON or CloudEvents content type. A binary CloudEvent counts, whatever its data: browsers
@@ -161,11 +170,15 @@ type knownKey struct {
 }
 
 func (k apiKeys) Authorize(r *http.Request, _ Verb, _ string) (string, error) {
-	header := r.Header.Get("Authorization")
-	if header == "" {
+	headers := r.Header["Authorization"]
+	switch len(headers) {
+	case 0:
 		return "", unauthorized("Send an API key: Authorization: Bearer dsk_<id>_<random>.")
+	case 1:
+	default:
+		return "", unauthorized("Send one Authorization header only.")
 	}
-	scheme, text, _ := strings.Cut(header, " ")
+	scheme, text, _ := strings.Cut(headers[0], " ")
 	text = strings.TrimSpace(text)
 	id, ok := keyID(text)
 	if !strings.EqualFold(scheme, "Bearer") || !ok {

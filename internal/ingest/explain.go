@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -28,6 +29,9 @@ func (s *Server) explain(fan *fanout, e *queue.StoredEvent, deliveries []queue.D
 	return list
 }
 
+// planLag is how long after a plan was compiled events may still be matched by the one before it.
+const planLag = 5 * time.Second
+
 // explainAbsence says why an endpoint has no delivery of an event.
 func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
 	x := Explanation{Endpoint: endpoint.Name}
@@ -36,6 +40,9 @@ func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
 		x.Reason, x.Message = WhyCreatedLater, fmt.Sprintf(
 			"The endpoint is known since %s, the event was accepted at %s; endpoints get what is accepted after them.",
 			formatTime(endpoint.FirstSeen), formatTime(e.AcceptedAt))
+	case takes(endpoint, e.Type) && endpoint.FirstSeen.Add(planLag).After(e.AcceptedAt):
+		x.Reason, x.Message = WhyCreatedLater,
+			"The event was accepted in the moments in which the endpoint became known; it was just too early."
 	case takes(endpoint, e.Type):
 		x.Reason, x.Message = WhyChangedLater,
 			"Its eventTypes match now; they did not when the event was accepted."

@@ -97,14 +97,18 @@ func problemOf(err error) *Problem {
 		}
 		return p
 	case errors.As(err, &taken):
-		return conflict("id-taken", "An event with the same source and id but other content was already accepted as "+
-			taken.WebhookID+"; send a new event under a new id.")
+		words := "An event with the same source and id but other content was already accepted as " +
+			taken.WebhookID + "; send a new event under a new id."
+		if taken.Within {
+			words = "An earlier element has the same source and id but other content; nothing of the batch was stored."
+		}
+		return conflict("id-taken", words)
 	case errors.Is(err, queue.ErrNotFound):
 		return notFound("There is no such event or delivery.")
 	case errors.Is(err, queue.ErrAlreadyWaiting), errors.Is(err, queue.ErrNotWaiting):
 		return conflict("already-waiting", "The delivery is already waiting to be sent; nothing was changed.")
 	case errors.Is(err, queue.ErrDelivered):
-		return conflict("already-delivered", `The delivery was already delivered; set "force" to send it again.`)
+		return conflict("already-delivered", "The delivery was already delivered; it is sent again only by force.")
 	case errors.Is(err, queue.ErrNoSpace):
 		return unavailable("no-space", "Free space on the store's volume is under its reserve; deliveries go on, "+
 			"new events are refused until there is room.", 10*time.Second)

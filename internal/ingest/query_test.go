@@ -156,10 +156,11 @@ func TestExplainWhatChangedSince(t *testing.T) {
 	p.Endpoints = p.Endpoints[:2] // orders is gone from the plan
 	p.Endpoints = append(p.Endpoints,
 		plan.Endpoint{EndpointKey: plan.EndpointKey{Namespace: "shop", Name: "new"}, FirstSeen: start.Add(time.Second)},
-		plan.Endpoint{EndpointKey: plan.EndpointKey{Namespace: "shop", Name: "old"}, FirstSeen: start.Add(-time.Second)})
+		plan.Endpoint{EndpointKey: plan.EndpointKey{Namespace: "shop", Name: "old"}, FirstSeen: start.Add(-time.Minute)},
+		plan.Endpoint{EndpointKey: plan.EndpointKey{Namespace: "shop", Name: "just"}, FirstSeen: start.Add(-time.Second)})
 	a.plan.Store(p)
 	e := get[ingest.Event](a, "events?id=evt_1&explain=true")
-	for endpoint, want := range map[string]string{"orders": "NotInPlan", "new": "CreatedLater", "old": "ChangedLater"} {
+	for endpoint, want := range map[string]string{"orders": "NotInPlan", "new": "CreatedLater", "old": "ChangedLater", "just": "CreatedLater"} {
 		if x := explanation(t, e, endpoint); x.Reason != want || x.Message == "" {
 			t.Errorf("%s: %+v, want %s", endpoint, x, want)
 		}

@@ -123,6 +123,9 @@ type Ingest struct {
 type Egress struct {
 	Allow     []netip.Prefix `json:"allow,omitempty"`
 	AllowHTTP bool           `json:"allowHTTP,omitempty"`
+	// LoopbackOnly closes everything but this machine: a laptop's run without an address
+	// to forward to.
+	LoopbackOnly bool `json:"loopbackOnly,omitempty"`
 	// Local is set where loopback and http are allowed (Allow and AllowHTTP hold
 	// them) by --dev or --forward-to rather than by the DeliveryPool.
 	Local bool `json:"local,omitempty"`

@@ -150,6 +150,8 @@ type ConflictError struct {
 	Index int
 	// WebhookID is the id both events would have.
 	WebhookID string
+	// Within: the other event is of the same call, and nothing was stored under the id.
+	Within bool
 }
 
 // Error says which event is in the way.

@@ -113,11 +113,12 @@ func union(a, b egress.Policy) egress.Policy {
 	if a.Equal(b) {
 		return a
 	}
-	return egress.Policy{Allow: slices.Concat(a.Allow, b.Allow), AllowHTTP: a.AllowHTTP || b.AllowHTTP}
+	return egress.Policy{Allow: slices.Concat(a.Allow, b.Allow), AllowHTTP: a.AllowHTTP || b.AllowHTTP, LoopbackOnly: a.LoopbackOnly && b.LoopbackOnly}
 }
 
 func egressPolicy(pl *plan.Plan) egress.Policy {
-	return egress.Policy{Allow: pl.Pool.Egress.Allow, AllowHTTP: pl.Pool.Egress.AllowHTTP}
+	e := pl.Pool.Egress
+	return egress.Policy{Allow: e.Allow, AllowHTTP: e.AllowHTTP, LoopbackOnly: e.LoopbackOnly}
 }
 
 // run runs until ctx is done or something fails.

@@ -19,11 +19,14 @@ type Policy struct {
 	Allow []netip.Prefix
 	// AllowHTTP permits http URLs beside https.
 	AllowHTTP bool
+	// LoopbackOnly denies every address that is not this machine's own, whatever else is
+	// allowed.
+	LoopbackOnly bool
 }
 
 // Equal says whether two policies allow the same, entry by entry.
 func (p Policy) Equal(o Policy) bool {
-	return p.AllowHTTP == o.AllowHTTP && slices.Equal(p.Allow, o.Allow)
+	return p.AllowHTTP == o.AllowHTTP && p.LoopbackOnly == o.LoopbackOnly && slices.Equal(p.Allow, o.Allow)
 }
 
 // DeniedError says that an address may not be dialled.
@@ -42,6 +45,9 @@ func (p Policy) CheckAddr(addr netip.Addr) error {
 		return &DeniedError{Range: "not an address"}
 	}
 	a := judged(addr)
+	if p.LoopbackOnly && !a.IsLoopback() {
+		return &DeniedError{Range: "not loopback"}
+	}
 	row := find(a)
 	if row == nil {
 		return nil

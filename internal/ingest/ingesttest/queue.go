@@ -65,7 +65,7 @@ func (q *Queue) Accept(_ context.Context, events []queue.NewEvent) ([]queue.Acce
 			if known.Hash != e.Event.Hash {
 				q.events = q.events[:before]
 				q.deliveries = slices.DeleteFunc(q.deliveries, func(d *queue.Delivery) bool { return int(d.Seq) > before })
-				return nil, &queue.ConflictError{Index: i, WebhookID: known.WebhookID}
+				return nil, &queue.ConflictError{Index: i, WebhookID: known.WebhookID, Within: int(known.Seq) > before}
 			}
 			results = append(results, queue.Accepted{Seq: known.Seq, Duplicate: true, Endpoints: len(known.Endpoints)})
 			continue

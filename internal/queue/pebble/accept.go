@@ -95,7 +95,7 @@ func (a *acceptOp) checkWithin(known []*identity) error {
 		if j, ok := seen[k]; !ok {
 			seen[k] = i
 		} else if a.events[j].Event.Hash != a.events[i].Event.Hash {
-			return &queue.ConflictError{Index: i, WebhookID: a.events[i].Event.WebhookID}
+			return &queue.ConflictError{Index: i, WebhookID: a.events[i].Event.WebhookID, Within: true}
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"errors"
+	"math"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -85,7 +86,7 @@ type page struct {
 
 // records gives deliveries of one kind in order of acceptance; keep nil keeps all.
 func records(ctx context.Context, r pebbledb.Reader, ep *endpoint, kind byte, p page, keep func(*queue.Delivery) bool) ([]queue.Delivery, error) {
-	if ep == nil || p.limit <= 0 {
+	if ep == nil || p.limit <= 0 || p.after == math.MaxUint64 {
 		return nil, ctx.Err()
 	}
 	var out []queue.Delivery
