@@ -32,6 +32,9 @@ func newReplayCommand(s Streams) *cobra.Command {
 		Short: "Send an event again, with a fresh retry budget",
 		Long: "Send an event again to the endpoint that is named, or to each where it is a dead letter.\n" +
 			"With --dead-letters: send every dead letter of an endpoint again.",
+		Example: `  doorstep replay evt_1
+  doorstep replay evt_1 --endpoint orders --force -n shop
+  doorstep replay --dead-letters --endpoint orders --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.client.client(s)
@@ -44,7 +47,7 @@ func newReplayCommand(s Streams) *cobra.Command {
 			case o.deadLetters:
 				return o.replayDeadLetters(cmd.Context(), c)
 			case len(args) == 0:
-				return errors.New("give the webhook-id of the event, or --dead-letters --endpoint NAME")
+				return errors.New("give the event's WEBHOOK-ID, as `doorstep get events` lists them, or --dead-letters --endpoint NAME")
 			}
 			return o.replayEvent(cmd.Context(), c, args[0])
 		},
@@ -78,6 +81,11 @@ func replay(ctx context.Context, c *client, webhookID, endpoint string, force bo
 	}
 	var result ingest.ReplayResult
 	err = c.do(ctx, request{method: http.MethodPost, path: []string{"events", webhookID, "replay"}, body: body}, &result)
+	var answer *apiError
+	if errors.As(err, &answer) && strings.HasSuffix(answer.problem.Type, "/already-delivered") {
+		// The API names the member of its JSON.
+		answer.problem.Detail = "The event was already delivered; give --force to send it again."
+	}
 	return result, err
 }
 
@@ -95,7 +103,8 @@ func (o *replayOptions) replayDeadLetters(ctx context.Context, c *client) error 
 		return err
 	}
 	if len(ids) == 0 {
-		_, err := fmt.Fprintf(o.Err, "No dead letters of endpoint %s in %s namespace.\n", o.endpoint, printable(c.namespace))
+		_, err := fmt.Fprintf(o.Err, "No dead letters of endpoint %s in %s namespace; name another with -n NAMESPACE.\n",
+			o.endpoint, printable(c.namespace))
 		return err
 	}
 	if !o.yes {
@@ -136,13 +145,15 @@ func newEndpointCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoint enable|status NAME",
 		Short: "Look at one endpoint, or bring a disabled one back",
-		Args:  cobra.NoArgs,
+		Example: `  doorstep endpoint status orders
+  doorstep endpoint enable orders -n shop`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("say what to do: endpoint enable NAME, or endpoint status NAME")
 		},
 	}
 	cmd.AddCommand(
-		newEndpointSubcommand(s, "enable NAME", "Bring a disabled endpoint back", enableEndpoint),
+		newEndpointSubcommand(s, "enable NAME", "Bring a disabled endpoint back, or knock at once where one backs off", enableEndpoint),
 		newEndpointSubcommand(s, "status NAME", "Show one endpoint in words", showEndpoint),
 	)
 	return cmd
@@ -151,7 +162,8 @@ func newEndpointCommand(s Streams) *cobra.Command {
 func newEndpointSubcommand(s Streams, use, short string, run func(context.Context, Streams, *client, string) error) *cobra.Command {
 	var flags clientFlags
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Use: use, Short: short, Args: oneArg("an endpoint's NAME, as `doorstep get endpoints` lists them"),
+		Example: "  doorstep endpoint " + strings.Replace(use, "NAME", "orders -n shop", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.client(s)
 			if err != nil {
@@ -170,11 +182,14 @@ func enableEndpoint(ctx context.Context, s Streams, c *client, name string) erro
 	if err != nil {
 		return err
 	}
-	word := "enabled"
-	if !result.WasDisabled {
-		word = fmt.Sprintf("unchanged: it was not disabled (%s)", result.State)
+	word := " enabled"
+	switch {
+	case result.Message != "":
+		word = ": " + printable(result.Message)
+	case !result.WasDisabled:
+		word = fmt.Sprintf(" unchanged: it was not disabled (%s)", result.State)
 	}
-	_, err = fmt.Fprintf(s.Out, "endpoint/%s %s\n", result.Endpoint, word)
+	_, err = fmt.Fprintf(s.Out, "endpoint/%s%s\n", result.Endpoint, word)
 	return err
 }
 
@@ -183,9 +198,9 @@ func showEndpoint(ctx context.Context, s Streams, c *client, name string) error 
 	if err := c.do(ctx, request{method: http.MethodGet, path: []string{"endpoints", name}}, &e); err != nil {
 		return err
 	}
-	state := string(e.Lane.State)
-	if e.Lane.Reason != "" && e.Lane.Reason != state {
-		state += " (" + e.Lane.Reason + ")"
+	state, reason := delivering(e.Lane), e.Lane.Reason
+	if reason == state {
+		reason = ""
 	}
 	ready := "True"
 	if !e.Ready {
@@ -194,12 +209,16 @@ func showEndpoint(ctx context.Context, s Streams, c *client, name string) error 
 			ready += ", " + e.Problem.Reason + ": " + e.Problem.Message
 		}
 	}
-	types := strings.Join(e.EventTypes, ", ")
+	types, policy, inFlight := firstSet(strings.Join(e.EventTypes, ", "), "all"), firstSet(e.RetryPolicy, "default"),
+		fmt.Sprintf("%d of %d", e.Lane.InFlight, e.MaxInFlight)
+	if e.MaxInFlight == 0 { // not in the plan: its settings are not known
+		types, policy, inFlight = "", "", number(e.Lane.InFlight)
+	}
 	facts := [][2]string{
-		{"Name", e.Namespace + "/" + e.Name}, {"Ready", ready}, {"Delivering", state}, {"Message", e.Lane.Message},
-		{"Since", timeAndAge(s, e.Lane.Since)}, {"Next try", until(s.Now(), e.Lane.RetryAt)}, {"Host", e.Host},
-		{"Event types", firstSet(types, "all")}, {"Retry policy", firstSet(e.RetryPolicy, "default")},
-		{"In flight", fmt.Sprintf("%d of %d", e.Lane.InFlight, e.MaxInFlight)},
+		{"Name", e.Namespace + "/" + e.Name}, {"Ready", ready}, {"Delivering", state}, {"Reason", reason}, {"Message", e.Lane.Message},
+		{"Since", timeAndAge(s, e.Lane.Since)}, {"Next try", until(s.Now(), e.Lane.RetryAt)},
+		{"Last failure", lastFailure(s.Now(), e.Lane)}, {"Host", e.Host},
+		{"Event types", types}, {"Retry policy", policy}, {"In flight", inFlight},
 		{"Waiting", fmt.Sprintf("%d (%d never tried, %d retrying)", e.Deliveries.Waiting, e.Deliveries.Pending, e.Deliveries.Retrying)},
 		{"Oldest due", until(s.Now(), e.Deliveries.OldestDueTime)}, {"Dead letters", fmt.Sprint(e.Deliveries.DeadLettered)},
 	}

@@ -32,7 +32,7 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the events and endpoints")
 	fl.StringVar(&f.server, "server", "", "URL of the API (default $DOORSTEP_SERVER, else "+defaultServer+")")
-	fl.StringVar(&f.keyFile, "api-key-file", "", "file that holds the API key (default $DOORSTEP_API_KEY)")
+	fl.StringVar(&f.keyFile, "api-key-file", "", "file that holds the API key; without it, $DOORSTEP_API_KEY may hold the key itself")
 	fl.StringVar(&f.dataDir, "data-dir", "", "data folder of a standalone Doorstep, to take its api-key from (default $DOORSTEP_DATA)")
 }
 
@@ -40,8 +40,19 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 type client struct {
 	base      *url.URL
 	namespace string
-	key       string
-	http      *http.Client
+	key       apiKey
+	// given are the flags by which another command reaches the same API and namespace.
+	given []string
+	http  *http.Client
+}
+
+// apiKey is a key and where it was looked for.
+type apiKey struct {
+	text string
+	// from names the file or the variable that holds the key; empty without one.
+	from string
+	// dataDir is a data folder that holds no key.
+	dataDir string
 }
 
 func (f *clientFlags) client(s Streams) (*client, error) {
@@ -55,7 +66,7 @@ func (f *clientFlags) client(s Streams) (*client, error) {
 		return nil, err
 	}
 	return &client{
-		base: base, namespace: f.namespace, key: key,
+		base: base, namespace: f.namespace, key: key, given: f.given(),
 		http: &http.Client{
 			Timeout: 70 * time.Second,
 			// A redirect would carry the key, or the event, to somewhere nobody named.
@@ -64,34 +75,68 @@ func (f *clientFlags) client(s Streams) (*client, error) {
 	}, nil
 }
 
-func (f *clientFlags) apiKey(s Streams) (string, error) {
+func (f *clientFlags) apiKey(s Streams) (apiKey, error) {
 	if f.keyFile != "" {
 		return readKeyFile(f.keyFile)
 	}
 	if key := s.Getenv("DOORSTEP_API_KEY"); key != "" {
-		return key, nil
+		return apiKey{text: key, from: "$DOORSTEP_API_KEY"}, nil
 	}
 	dir := firstSet(f.dataDir, s.Getenv("DOORSTEP_DATA"))
 	if dir == "" {
-		return "", nil
+		return apiKey{}, nil
 	}
 	key, err := readKeyFile(standalone.APIKeyFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // a standalone --dev has none
+		return apiKey{dataDir: dir}, nil // a standalone --dev has none
 	}
 	return key, err
 }
 
-func readKeyFile(path string) (string, error) {
+func readKeyFile(path string) (apiKey, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("read the API key: %w", err)
+		return apiKey{}, fmt.Errorf("read the API key: %w", err)
 	}
 	key := strings.TrimSpace(string(b))
 	if _, err := ingest.ParseAPIKey(key); err != nil {
-		return "", fmt.Errorf("the API key in %s: %w", path, err)
+		return apiKey{}, fmt.Errorf("the API key in %s: %w", path, err)
 	}
-	return key, nil
+	return apiKey{text: key, from: path}, nil
+}
+
+// given are the flags that a person gave, but for the namespace where it is the default one.
+func (f *clientFlags) given() []string {
+	var words []string
+	for _, flag := range []struct{ name, value, unless string }{
+		{"-n", f.namespace, "default"}, {"--server", f.server, ""},
+		{"--api-key-file", f.keyFile, ""}, {"--data-dir", f.dataDir, ""},
+	} {
+		if flag.value != flag.unless {
+			words = append(words, flag.name, flag.value)
+		}
+	}
+	return words
+}
+
+// command is a command line for a person to copy, with the flags that lead it to where c leads.
+func (c *client) command(words ...string) string {
+	line := "doorstep"
+	for _, word := range append(words, c.given...) {
+		line += " " + shellWord(word)
+	}
+	return line
+}
+
+// shellWord quotes a word where a shell would read it as something else.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if word != "" && strings.TrimFunc(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func firstSet(values ...string) string {
@@ -113,9 +158,6 @@ func (e *apiError) Error() string {
 	text := firstSet(e.problem.Detail, e.problem.Title, "the server gave no reason")
 	if e.problem.Field != "" {
 		text = e.problem.Field + ": " + text
-	}
-	if e.problem.Status == http.StatusUnauthorized {
-		text += " Give the key by $DOORSTEP_API_KEY, --api-key-file, or --data-dir of a standalone Doorstep."
 	}
 	return fmt.Sprintf("%s (%d)", printable(text), e.problem.Status)
 }
@@ -144,15 +186,34 @@ func (c *client) do(ctx context.Context, r request, into any) error {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", "doorstep/"+Version())
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+	if c.key.text != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key.text)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		return c.unreachable(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	return decodeAnswer(res, into)
+	err = decodeAnswer(res, into)
+	var answer *apiError
+	if errors.As(err, &answer) && answer.problem.Status == http.StatusUnauthorized {
+		answer.problem.Field, answer.problem.Detail = "", c.unauthorized()
+	}
+	return err
+}
+
+// unauthorized says in the words of the command line what the API, which knows of headers only, can't.
+func (c *client) unauthorized() string {
+	const ways = "--data-dir DIR (or DOORSTEP_DATA) of the Doorstep that runs there, " +
+		"or --api-key-file FILE (or the key itself in DOORSTEP_API_KEY)"
+	switch {
+	case c.key.from != "":
+		return fmt.Sprintf("the API at %s does not know the key in %s; give %s", c.base.Host, c.key.from, ways)
+	case c.key.dataDir != "":
+		return fmt.Sprintf("the API at %s wants its key, and the data folder %s holds no api-key; give %s",
+			c.base.Host, c.key.dataDir, ways)
+	}
+	return fmt.Sprintf("the API at %s wants its key; give %s", c.base.Host, ways)
 }
 
 func escaped(path []string) []string {
@@ -192,7 +253,8 @@ func (c *client) unreachable(err error) error {
 		err = wrapped.Err
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("nothing listens at %s; start it with: doorstep standalone --dev -f DIR", c.base.Host)
+		return fmt.Errorf("nothing listens at %s; if Doorstep runs at another address, name it with --server or DOORSTEP_SERVER; "+
+			"if it does not run, start it with: doorstep standalone -f DIR", c.base.Host)
 	}
 	return fmt.Errorf("can't reach Doorstep at %s: %w", c.base.Host, err)
 }

@@ -66,7 +66,7 @@ func TestTablesAndObjects(t *testing.T) {
 func TestNothingFound(t *testing.T) {
 	w := newWorld(t)
 	r := w.want(0, "get", "events", "-n", "empty")
-	if r.out != "" || r.err != "No resources found in empty namespace.\n" {
+	if r.out != "" || r.err != "No resources found in empty namespace; name another with -n NAMESPACE.\n" {
 		t.Errorf("stdout %q, stderr %q", r.out, r.err)
 	}
 	if r = w.want(0, "get", "events", "-o", "json"); r.out != "{\n  \"items\": []\n}\n" || r.err != "" {
@@ -95,7 +95,8 @@ func TestSend(t *testing.T) {
 		{"for two", []string{"--type", "order.created", "--id", "e1"}, "event/e1 accepted for 2 endpoints\n"},
 		{"again", []string{"--type", "order.created", "--id", "e1"}, "event/e1 was accepted before; nothing new is sent\n"},
 		{"for one", []string{"--type", "user.created", "--id", "e2"}, "event/e2 accepted for 1 endpoint\n"},
-		{"for nobody", []string{"--type", "user.created", "--id", "e2", "-n", "other"}, "event/e2 accepted; no endpoint takes it\n"},
+		{"for nobody", []string{"--type", "user.created", "--id", "e2", "-n", "other"},
+			"event/e2 accepted; no endpoint in namespace other takes it (another one: -n NAMESPACE)\n"},
 		{"as JSON", []string{"--type", "user.created", "--id", "e3", "-o", "json"},
 			"{\n  \"id\": \"e3\",\n  \"source\": \"\",\n  \"webhookId\": \"e3\",\n  \"endpoints\": 1\n}\n"},
 	} {
@@ -162,6 +163,15 @@ func TestSendWaits(t *testing.T) {
 		}, []string{"  orders dead-lettered (Rejected) after 1 attempt, last answer 503\n", "  audit delivered"}, ""},
 		{"timed out", 3, "500ms", func(w *world) { w.finish(1, audit, queue.Delivered, "") },
 			[]string{"  audit delivered"}, "orders still pending"},
+		{"timed out without an answer", 3, "500ms", func(w *world) { w.fail(1, orders, queue.Retrying, "") },
+			nil, "  orders still retrying after 1 attempt, the last failed with timeout: no answer within 15s\n"},
+		{"timed out while held", 3, "500ms", func(w *world) {
+			w.lanes.Set(orders, ingest.LaneView{State: ingest.LaneSuspended})
+		}, nil, "  orders still held: Suspended\n"},
+		{"dead-lettered without an answer", 2, "1m", func(w *world) {
+			w.finish(1, audit, queue.Delivered, "")
+			w.fail(1, orders, queue.DeadLettered, queue.ReasonOutOfAttempts)
+		}, []string{"  orders dead-lettered (OutOfAttempts) after 1 attempt, the last failed with timeout: no answer within 15s\n"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -263,16 +273,28 @@ func TestFailuresAreSentences(t *testing.T) {
 		{[]string{"send", "--type", "doorstep.x"}, "error: type: "},
 		{[]string{"send", "--type", "a", "--content-type", "?"}, "error: --content-type is not"},
 		{[]string{"send", "--type", "a", "--content-type", "application/cloudevents+json"}, "error: with a CloudEvents content type"},
-		{[]string{"send", "--type", "order.updated", "--id", "evt_1"}, "error: An event with the same source and id"},
+		{[]string{"send", "--type", "order.updated", "--id", "evt_1"}, "error: id: An event with the same source and id"},
 		{[]string{"replay", "evt_1"}, "error: The delivery is already waiting"},
-		{[]string{"replay"}, "error: give the webhook-id"},
+		{[]string{"replay"}, "error: give the event's WEBHOOK-ID, as `doorstep get events` lists them"},
 		{[]string{"replay", "--dead-letters"}, "error: --dead-letters needs --endpoint"},
 		{[]string{"endpoint"}, "error: say what to do"},
-		{[]string{"endpoint", "enable"}, "error: accepts 1 arg"},
+		{[]string{"endpoint", "enable"}, "error: doorstep endpoint enable takes an endpoint's NAME"},
+		{[]string{"explain"}, "error: doorstep explain takes a WEBHOOK-ID, as `doorstep get events` lists them\n"},
+		{[]string{"explain", "a", "b"}, "error: doorstep explain takes a WEBHOOK-ID"},
+		{[]string{"get", "events", "--data", "x"}, "error: unknown flag: --data; did you mean --data-dir?\n"},
+		{[]string{"explain", "x", "--data=x"}, "error: unknown flag: --data; did you mean --data-dir?\n"},
+		{[]string{"replay", "x", "--data", "x"}, "error: unknown flag: --data; did you mean --data-dir?\n"},
+		{[]string{"endpoint", "status", "--data", "x"}, "error: unknown flag: --data; did you mean --data-dir?\n"},
+		{[]string{"standalone", "--data-dir", "x"}, "error: unknown flag: --data-dir; did you mean --data?\n"},
+		{[]string{"version", "--data", "x"}, "error: unknown flag: --data\n"},
+		{[]string{"get", "events", "--data-dir"}, "error: flag needs an argument: --data-dir\n"},
+		{[]string{"standalone", "my manifests"}, "error: standalone takes flags only; did you mean -f 'my manifests'?\n"},
 		{[]string{"get", "events", "--server", "nonsense"}, "error: the server must be a URL"},
 		{[]string{"receive"}, "error: give the signing key"},
 		{[]string{"receive", "--data", "x"}, "error: a generated key is found by both"},
-		{[]string{"receive", "--data", "x", "--endpoint", "../etc"}, "error: a generated key is found by both"},
+		{[]string{"receive", "--endpoint", "default/orders"}, "error: a generated key is found by both"},
+		{[]string{"receive", "--data", "x", "--endpoint", "orders"}, "error: --endpoint orders: give NAMESPACE/NAME, such as default/orders\n"},
+		{[]string{"receive", "--data", "x", "--endpoint", "../etc"}, "error: --endpoint ../etc: give NAMESPACE/NAME"},
 		{[]string{"receive", "--fail-rate", "2"}, "error: --fail-rate is from 0 to 1"},
 		{[]string{"nonsense"}, `error: unknown command "nonsense"`},
 	} {
@@ -286,8 +308,11 @@ func TestFailuresAreSentences(t *testing.T) {
 func TestNobodyListens(t *testing.T) {
 	w := newWorld(t)
 	w.env["DOORSTEP_SERVER"] = "http://127.0.0.1:1"
-	if r := w.want(1, "get", "events"); !strings.Contains(r.err, "nothing listens at 127.0.0.1:1") || !strings.Contains(r.err, "standalone") {
-		t.Errorf("stderr is %q", r.err)
+	r := w.want(1, "get", "events")
+	for _, want := range []string{"nothing listens at 127.0.0.1:1;", "--server", "DOORSTEP_SERVER", "doorstep standalone -f DIR"} {
+		if !strings.Contains(r.err, want) || strings.Contains(r.err, "--dev") {
+			t.Errorf("stderr is %q, want %q in it and no --dev", r.err, want)
+		}
 	}
 }
 
@@ -304,7 +329,7 @@ func TestReplay(t *testing.T) {
 	if r := w.want(0, "replay", "evt_1"); r.out != "event/evt_1 replayed to orders\n" {
 		t.Errorf("stdout is %q", r.out)
 	}
-	if r := w.want(1, "replay", "evt_1", "--endpoint", "audit"); !strings.Contains(r.err, "already delivered") {
+	if r := w.want(1, "replay", "evt_1", "--endpoint", "audit"); r.err != "error: The event was already delivered; give --force to send it again. (409)\n" {
 		t.Errorf("stderr is %q", r.err)
 	}
 	if r := w.want(0, "replay", "evt_1", "--endpoint", "audit", "--force"); r.out != "event/evt_1 replayed to audit\n" {
@@ -342,6 +367,10 @@ func TestEndpointEnable(t *testing.T) {
 	if r := w.want(0, "endpoint", "enable", "orders"); !strings.Contains(r.out, "unchanged: it was not disabled (Active)") {
 		t.Errorf("stdout is %q", r.out)
 	}
+	w.lanes.Set(orders, ingest.LaneView{State: ingest.LaneBackingOff})
+	if r := w.want(0, "endpoint", "enable", "orders"); r.out != "endpoint/orders: It was not disabled; it backs off, and its next attempt is made now.\n" {
+		t.Errorf("stdout is %q", r.out)
+	}
 }
 
 func TestAPIKey(t *testing.T) {
@@ -356,12 +385,29 @@ func TestAPIKey(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.want(1, "get", "endpoints"); !strings.Contains(r.err, "Send an API key") || !strings.Contains(r.err, "--data-dir") {
-		t.Errorf("stderr is %q", r.err)
+	empty := t.TempDir()
+	other := filepath.Join(empty, "other-key")
+	strange, _, err := ingest.NewAPIKey("me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte(strange), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, cause string }{
+		{"", " wants its key; give "},
+		{"--data-dir=" + empty, " wants its key, and the data folder " + empty + " holds no api-key; give "},
+		{"--api-key-file=" + other, " does not know the key in " + other + "; give "},
+	} {
+		r := w.want(1, strings.Fields("get endpoints "+c.name)...)
+		for _, want := range []string{c.cause, "--data-dir DIR", "DOORSTEP_DATA", "--api-key-file FILE", "DOORSTEP_API_KEY", "(401)\n"} {
+			if !strings.Contains(r.err, want) || strings.Contains(r.err, strange) {
+				t.Errorf("%q: stderr is %q, want %q in it", c.name, r.err, want)
+			}
+		}
 	}
 	w.want(0, "get", "endpoints", "--api-key-file", file)
 	w.want(0, "get", "endpoints", "--data-dir", dir)
-	w.want(1, "get", "endpoints", "--data-dir", t.TempDir())
 	w.env["DOORSTEP_DATA"] = dir
 	w.want(0, "get", "endpoints")
 	w.env["DOORSTEP_API_KEY"] = text + "x"
@@ -420,8 +466,10 @@ func TestColourIsWholeRows(t *testing.T) {
 
 func TestVersionAndCompletion(t *testing.T) {
 	w := newWorld(t)
-	if r := w.want(0, "version"); !strings.HasPrefix(r.out, "doorstep ") {
-		t.Errorf("version is %q", r.out)
+	for _, arg := range []string{"version", "--version"} {
+		if r := w.want(0, arg); r.out != "doorstep "+Version()+"\n" {
+			t.Errorf("%s is %q", arg, r.out)
+		}
 	}
 	if r := w.want(0, "completion", "bash"); !strings.Contains(r.out, "__start_doorstep") {
 		t.Error("there is no bash completion")

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,12 @@ func newExplainCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain WEBHOOK-ID",
 		Short: "Say why each endpoint did or didn't get an event",
-		Args:  cobra.ExactArgs(1),
+		Long: "Say of each endpoint of the namespace why it did or didn't get an event, and list every attempt; below a\n" +
+			"failed one is the first line of what the receiver answered.",
+		Example: `  doorstep explain evt_1
+  doorstep explain evt_1 -n shop
+  doorstep explain evt_1 -o json`,
+		Args: oneArg("a WEBHOOK-ID, as `doorstep get events` lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := isText(output)
 			if err != nil {
@@ -33,7 +39,7 @@ func newExplainCommand(s Streams) *cobra.Command {
 			if !text {
 				return printObject(s.Out, output, event)
 			}
-			return describeEvent(s, event)
+			return describeEvent(s, c, event)
 		},
 	}
 	flags.add(cmd)
@@ -42,7 +48,7 @@ func newExplainCommand(s Streams) *cobra.Command {
 }
 
 // describeEvent prints an event, why each endpoint did or didn't get it, and every attempt.
-func describeEvent(s Streams, e ingest.Event) error {
+func describeEvent(s Streams, c *client, e ingest.Event) error {
 	facts := [][2]string{
 		{"Webhook-ID", e.WebhookID}, {"Namespace", e.Namespace}, {"ID", e.ID}, {"Source", e.Source}, {"Type", e.Type},
 		{"Subject", e.Subject}, {"Content-Type", e.ContentType},
@@ -70,7 +76,46 @@ func describeEvent(s Streams, e ingest.Event) error {
 	if err := why.print(s.Out, false, s.colours()); err != nil {
 		return err
 	}
+	if err := describeDeadLetters(s, c, e); err != nil {
+		return err
+	}
 	return describeAttempts(s, e)
+}
+
+// describeDeadLetters says of each dead letter what the last attempt failed with, and how to send it again.
+func describeDeadLetters(s Streams, c *client, e ingest.Event) error {
+	for _, d := range e.Deliveries {
+		if d.State != ingest.StateDeadLettered {
+			continue
+		}
+		text := "\n" + printable(d.Endpoint) + ":"
+		if cause := lastCause(d); cause != "" {
+			text += " the last attempt failed with " + printable(cause) + "."
+		}
+		text += " Replay it with:\n  " + c.command("replay", e.WebhookID, "--endpoint", d.Endpoint) + "\n"
+		if _, err := fmt.Fprint(s.Out, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastCause is why the last attempt of a delivery failed; empty if it didn't, or if there was none.
+func lastCause(d ingest.Delivery) string {
+	if len(d.Attempts) == 0 {
+		return ""
+	}
+	last := d.Attempts[len(d.Attempts)-1]
+	return cause(last.Status, last.Reason, last.Message)
+}
+
+// cause is why an attempt failed: "timeout: no answer within 15s". The message says which status code there was.
+func cause(status int, reason, message string) string {
+	switch message = firstSet(message, number(status)); {
+	case reason == "" || message == "":
+		return reason + message
+	}
+	return reason + ": " + message
 }
 
 // whyTone is the tone of the delivery that an explanation is about.
@@ -89,6 +134,9 @@ func describeAttempts(s Streams, e ingest.Event) error {
 		for _, a := range d.Attempts {
 			t.add(attemptTone(a), d.Endpoint, strconv.Itoa(a.Number), a.StartedAt.UTC().Format(time.RFC3339),
 				took(a.DurationMS), number(a.Status), a.Outcome, a.Reason, a.Message)
+			if answer := firstLine(a.Response); answer != "" {
+				t.note("answer: " + answer)
+			}
 		}
 	}
 	if len(t.rows) == 0 {
@@ -98,6 +146,19 @@ func describeAttempts(s Streams, e ingest.Event) error {
 		return err
 	}
 	return t.print(s.Out, false, s.colours())
+}
+
+// maxAnswerRunes is how much of a receiver's answer is shown.
+const maxAnswerRunes = 120
+
+// firstLine is the first line of an answer that isn't blank, its control characters made visible.
+func firstLine(response []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(response)), "\n")
+	shown := []rune(printable(strings.TrimSpace(line)))
+	if len(shown) > maxAnswerRunes {
+		shown = append(shown[:maxAnswerRunes-1], '…')
+	}
+	return string(shown)
 }
 
 func attemptTone(a ingest.Attempt) tone {

@@ -31,7 +31,12 @@ func newGetCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get endpoints|events|deliveries|dead-letters",
 		Short: "List endpoints, events, deliveries or dead letters",
-		Args:  cobra.NoArgs,
+		Example: `  doorstep get endpoints -n shop
+  doorstep get endpoints -o wide
+  doorstep get events --type 'order.*' --since 10m
+  doorstep get deliveries --endpoint orders --state retrying
+  doorstep get dead-letters -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("say what to get: endpoints, events, deliveries or dead-letters")
 		},
@@ -58,11 +63,24 @@ func newGetCommand(s Streams) *cobra.Command {
 	return cmd
 }
 
+// getExamples are by the alias of what they get.
+var getExamples = map[string]string{
+	"endpoint": `  doorstep get endpoints -n shop
+  doorstep get endpoints -o wide
+  doorstep get endpoint orders -o yaml`,
+	"event": `  doorstep get events --type 'order.*' --since 10m
+  doorstep get event evt_1 -o json`,
+	"delivery": `  doorstep get deliveries --state waiting
+  doorstep get deliveries --endpoint orders --state retrying`,
+	"dead-letter": `  doorstep get dead-letters
+  doorstep get dead-letters --endpoint orders -n shop`,
+}
+
 func newGetSubcommand(s Streams, use, alias, short string, run func(*getOptions, context.Context, *client, []string) error,
 	flags func(*cobra.Command, *getOptions),
 ) *cobra.Command {
 	o := &getOptions{Streams: s}
-	cmd := &cobra.Command{Use: use, Aliases: []string{alias}, Short: short, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: use, Aliases: []string{alias}, Short: short, Args: cobra.NoArgs, Example: getExamples[alias]}
 	if strings.Contains(use, "[") { // a name may follow
 		cmd.Args = cobra.MaximumNArgs(1)
 	}
@@ -91,7 +109,7 @@ func (o *getOptions) show(v any, t *table) error {
 		return printObject(o.Out, o.output, v)
 	}
 	if len(t.rows) == 0 {
-		_, err := fmt.Fprintf(o.Err, "No resources found in %s namespace.\n", printable(o.client.namespace))
+		_, err := fmt.Fprintf(o.Err, "No resources found in %s namespace; name another with -n NAMESPACE.\n", printable(o.client.namespace))
 		return err
 	}
 	return t.print(o.Out, o.output == "wide", o.colours())
@@ -119,7 +137,7 @@ func (o *getOptions) endpoints(ctx context.Context, c *client, args []string) er
 func (o *getOptions) endpointTable(items []ingest.Endpoint) *table {
 	t := &table{
 		header: []string{"NAME", "READY", "DELIVERING", "WAITING", "OLDEST", "DEAD", "AGE"},
-		wide:   []string{"IN-FLIGHT", "HOST", "POLICY", "MESSAGE"},
+		wide:   []string{"IN-FLIGHT", "HOST", "POLICY", "LAST-FAILURE", "MESSAGE"},
 	}
 	now := o.Now()
 	for _, e := range items {
@@ -132,7 +150,7 @@ func (o *getOptions) endpointTable(items []ingest.Endpoint) *table {
 		}
 		t.add(endpointTone(e), e.Name, ready, delivering(e.Lane), strconv.Itoa(e.Deliveries.Waiting),
 			until(now, e.Deliveries.OldestDueTime), strconv.Itoa(e.Deliveries.DeadLettered), age(now, e.FirstSeen),
-			strconv.Itoa(e.Lane.InFlight), e.Host, e.RetryPolicy, message)
+			strconv.Itoa(e.Lane.InFlight), e.Host, e.RetryPolicy, lastFailure(now, e.Lane), message)
 	}
 	return t
 }
@@ -143,6 +161,15 @@ func delivering(l ingest.Lane) string {
 		return l.Reason
 	}
 	return string(l.State)
+}
+
+// lastFailure is "3s ago, connect: connection refused"; empty for a lane whose last attempt was good.
+func lastFailure(now time.Time, l ingest.Lane) string {
+	f := l.LastFailure
+	if f == nil {
+		return ""
+	}
+	return age(now, f.Time) + " ago, " + cause(f.Status, f.Reason, f.Message)
 }
 
 func endpointTone(e ingest.Endpoint) tone {
@@ -164,7 +191,7 @@ func (o *getOptions) events(ctx context.Context, c *client, args []string) error
 		if text, _ := isText(o.output); !text {
 			return printObject(o.Out, o.output, event)
 		}
-		return describeEvent(o.Streams, event)
+		return describeEvent(o.Streams, c, event)
 	}
 	query := url.Values{}
 	if o.typ != "" {

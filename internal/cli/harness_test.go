@@ -53,7 +53,8 @@ func newWorld(t *testing.T) *world {
 	}})
 	w.lanes.Set(audit, ingest.LaneView{State: ingest.LaneActive})
 	w.lanes.Set(orders, ingest.LaneView{State: ingest.LaneBackingOff, Reason: "Timeout", Message: "The last 5 attempts timed out.",
-		Since: start.Add(-time.Minute), RetryAt: start.Add(8 * time.Second)})
+		Since: start.Add(-time.Minute), RetryAt: start.Add(8 * time.Second),
+		LastFailure: &ingest.Failure{Time: start.Add(87 * time.Second), Reason: "timeout", Message: "no answer within 15s"}})
 	w.auth = ingest.Loopback()
 	api := ingest.New(ingest.Options{Queue: w.queue, Plan: w.plan.Load, Lanes: w.lanes, Authorizer: w})
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -112,14 +113,28 @@ func (w *world) want(code int, args ...string) result {
 func (w *world) finish(seq queue.Seq, key plan.EndpointKey, to queue.State, reason string) {
 	o := queue.Outcome{Seq: seq, Endpoint: key, To: to, Reason: reason, Attempt: queue.Attempt{
 		StartedAt: start.Add(time.Second), Duration: 1500 * time.Millisecond, Status: 503, Class: retry.Retry,
-		Reason: "server_error", Message: "The receiver answered 503.", Sent: queue.SentYes,
+		Reason: "server_error", Message: "the receiver answered 503", Sent: queue.SentYes,
+		Response: []byte("\n{\"error\":\"no \x1b[31mstock\"}\nat line 7\n"),
 	}}
 	switch to {
 	case queue.Delivered:
 		o.Attempt.Status, o.Attempt.Class, o.Attempt.Reason, o.Attempt.Message = 204, retry.Delivered, "", ""
+		o.Attempt.Response = nil
 	case queue.Retrying:
 		o.DueAt = start.Add(5 * time.Minute)
 	}
+	w.record(o)
+}
+
+// fail ends a delivery's attempt without an answer.
+func (w *world) fail(seq queue.Seq, key plan.EndpointKey, to queue.State, reason string) {
+	w.record(queue.Outcome{Seq: seq, Endpoint: key, To: to, Reason: reason, DueAt: start.Add(5 * time.Minute), Attempt: queue.Attempt{
+		StartedAt: start.Add(time.Second), Duration: 15 * time.Second, Class: retry.Retry,
+		Reason: "timeout", Message: "no answer within 15s", Sent: queue.SentUnknown,
+	}})
+}
+
+func (w *world) record(o queue.Outcome) {
 	w.queue.Record(o, func(err error) {
 		if err != nil {
 			w.t.Errorf("record: %v", err)

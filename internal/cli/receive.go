@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -24,10 +25,12 @@ type receiveOptions struct {
 	Streams
 	listen, secretFile, data string
 	endpoints                []string
-	logFile, failFile        string
-	failRate                 float64
-	failStatus               int
-	seed                     uint64
+	// missing are the key files that are not there at the start.
+	missing           []string
+	logFile, failFile string
+	failRate          float64
+	failStatus        int
+	seed              uint64
 }
 
 const signingKeyVariable = "DOORSTEP_SIGNING_KEY"
@@ -41,13 +44,15 @@ func newReceiveCommand(s Streams) *cobra.Command {
 			"success and does nothing, and prints one line for each new event.\n\n" +
 			"The key is taken from --secret-file, from $" + signingKeyVariable + ", or from the data folder of a standalone\n" +
 			"Doorstep on the same machine (--data DIR --endpoint NAMESPACE/NAME), which may come into being later.",
+		Example: `  doorstep receive --data /var/lib/doorstep --endpoint default/orders
+  doorstep receive --secret-file orders-signing.yaml --listen 127.0.0.1:3001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.listen, "listen", "127.0.0.1:3000", "address to listen on")
 	fl.StringVar(&o.secretFile, "secret-file", "", "file that holds the signing key (whsec_… or whpk_…), one a line, or its Secret's manifest")
-	fl.StringVar(&o.data, "data", "", "data folder of a standalone Doorstep that generated the key")
+	fl.StringVar(&o.data, "data", "", "data folder of a standalone Doorstep that generated the key (default $DOORSTEP_DATA)")
 	fl.StringSliceVar(&o.endpoints, "endpoint", nil, "NAMESPACE/NAME of an endpoint whose generated key to use, with --data; may be repeated")
 	fl.StringVar(&o.logFile, "log", "", "append each new event to this file as a line of JSON, synced before the answer; it is read at start")
 	fl.Float64Var(&o.failRate, "fail-rate", 0, "share of requests to fail, 0 to 1")
@@ -77,9 +82,16 @@ func (o *receiveOptions) run(ctx context.Context) error {
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		var cause *net.OpError
+		if errors.As(err, &cause) {
+			err = cause.Err // without the address a second time
+		}
+		return fmt.Errorf("listen on %s: %w; choose another address with --listen", o.listen, err)
 	}
 	fmt.Fprintf(o.Err, "receiving at http://%s, any path\n", listener.Addr())
+	for _, path := range o.missing {
+		fmt.Fprintf(o.Err, "waiting for the signing key in %s, which Doorstep makes once it has the endpoint\n", path)
+	}
 	return serve(ctx, listener, r)
 }
 
@@ -109,6 +121,7 @@ func (o *receiveOptions) keys() (keySource, error) {
 	case o.secretFile != "":
 		return fixedKeys(readKeys(o.secretFile))
 	case o.data != "" || len(o.endpoints) > 0:
+		o.data = firstSet(o.data, o.Getenv("DOORSTEP_DATA"))
 		return o.generatedKeys()
 	case o.Getenv(signingKeyVariable) != "":
 		return fixedKeys(parseKeys(o.Getenv(signingKeyVariable), "$"+signingKeyVariable))
@@ -118,17 +131,20 @@ func (o *receiveOptions) keys() (keySource, error) {
 
 // generatedKeys looks for the keys each time: there are as many as endpoints that Doorstep has seen so far.
 func (o *receiveOptions) generatedKeys() (keySource, error) {
+	if o.data == "" || len(o.endpoints) == 0 {
+		return nil, errors.New("a generated key is found by both --data DIR (or DOORSTEP_DATA) and --endpoint NAMESPACE/NAME")
+	}
 	var paths []string
 	for _, endpoint := range o.endpoints {
 		namespace, name, _ := strings.Cut(endpoint, "/")
 		if !isName(namespace) || !isName(name) {
-			paths = nil
-			break
+			return nil, fmt.Errorf("--endpoint %s: give NAMESPACE/NAME, such as default/orders", endpoint)
 		}
-		paths = append(paths, manifest.SigningKeyFile(o.data, namespace, name))
-	}
-	if o.data == "" || len(paths) == 0 {
-		return nil, errors.New("a generated key is found by both --data DIR and --endpoint NAMESPACE/NAME")
+		path := manifest.SigningKeyFile(o.data, namespace, name)
+		paths = append(paths, path)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			o.missing = append(o.missing, path)
+		}
 	}
 	return func() ([]sign.Key, error) {
 		var all []sign.Key

@@ -185,7 +185,8 @@ func TestReceiverFindsItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	generated := &receiveOptions{data: dir, endpoints: []string{"shop/audit", "shop/orders"}}
+	generated := &receiveOptions{endpoints: []string{"shop/audit", "shop/orders"}}
+	generated.Getenv = func(name string) string { return map[string]string{"DOORSTEP_DATA": dir}[name] }
 	for _, c := range []struct {
 		name string
 		o    *receiveOptions
@@ -222,6 +223,9 @@ func TestReceiverFindsItsKey(t *testing.T) {
 	}
 	if _, err := source(); err == nil {
 		t.Error("there is a key before it was made")
+	}
+	if len(generated.missing) != 2 || !strings.HasPrefix(generated.missing[1], dir) {
+		t.Errorf("the files to wait for are %q", generated.missing)
 	}
 	file("secrets/shop/orders-signing.yaml", fmt.Sprintf(secretManifest, text))
 	holdsKey(t, source, key)
@@ -274,6 +278,31 @@ func TestReceiveCommand(t *testing.T) {
 	cancel()
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d after an interrupt, want 0", code)
+	}
+}
+
+// What the receiver waits for is said at its start, and what to do about an address that is taken.
+func TestReceiveSaysWhatItWaitsFor(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errOut := &lockedBuffer{}, &watched{found: make(chan string, 1)}
+	streams := Streams{Out: out, Err: errOut, Now: time.Now, Getenv: func(string) string { return "" }}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Run(ctx, "doorstep", []string{"receive", "--listen", "127.0.0.1:0", "--data", dir, "--endpoint", "shop/orders"}, streams)
+	}()
+	addr := strings.TrimPrefix(<-errOut.found, "http://")
+	taken := &lockedBuffer{}
+	code := Run(t.Context(), "doorstep", []string{"receive", "--listen", addr, "--data", dir, "--endpoint", "shop/orders"},
+		Streams{Out: out, Err: taken, Now: time.Now, Getenv: streams.Getenv})
+	want := "error: listen on " + addr + ": bind: address already in use; choose another address with --listen\n"
+	if code != 1 || taken.String() != want {
+		t.Errorf("exit code %d, stderr %q, want %q", code, taken, want)
+	}
+	cancel()
+	<-ended
+	if want := "waiting for the signing key in " + filepath.Join(dir, "secrets/shop/orders-signing.yaml"); !strings.Contains(errOut.String(), want) {
+		t.Errorf("stderr is %q, want %q in it", errOut, want)
 	}
 }
 

@@ -84,6 +84,10 @@ func NewCommand(name string, s Streams) *cobra.Command {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
+	root.Version = Version()
+	root.SetVersionTemplate("doorstep {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version") // cobra's own would take -v as well
+	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		newSendCommand(s),
 		newGetCommand(s),
@@ -95,6 +99,31 @@ func NewCommand(name string, s Streams) *cobra.Command {
 		newVersionCommand(s),
 	)
 	return root
+}
+
+// suggestFlag names the flag that was meant: the data folder is --data where it is used, and --data-dir where only the
+// key in it is, since send has --data for the event.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	var about interface{ GetSpecifiedName() string }
+	if !errors.As(err, &about) {
+		return err
+	}
+	given := about.GetSpecifiedName()
+	meant := map[string]string{"data": "data-dir", "data-dir": "data"}[given]
+	if cmd.Flags().Lookup(given) != nil || meant == "" || cmd.Flags().Lookup(meant) == nil {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean --%s?", err, meant)
+}
+
+// oneArg wants one argument, and says which.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s takes %s", cmd.CommandPath(), what)
+		}
+		return nil
+	}
 }
 
 func newVersionCommand(s Streams) *cobra.Command {

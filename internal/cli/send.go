@@ -73,25 +73,25 @@ func (o *sendOptions) run(ctx context.Context) error {
 		return err
 	}
 	if !o.wait {
-		return o.printReceipt(receipt)
+		return o.printReceipt(c, receipt)
 	}
 	return o.follow(ctx, c, receipt)
 }
 
-func (o *sendOptions) printReceipt(r ingest.Receipt) error {
+func (o *sendOptions) printReceipt(c *client, r ingest.Receipt) error {
 	if text, _ := isText(o.output); !text {
 		return printObject(o.Out, o.output, r)
 	}
-	_, err := fmt.Fprintln(o.Out, receiptLine(r))
+	_, err := fmt.Fprintln(o.Out, receiptLine(c, r))
 	return err
 }
 
-func receiptLine(r ingest.Receipt) string {
+func receiptLine(c *client, r ingest.Receipt) string {
 	switch {
 	case r.Duplicate:
 		return fmt.Sprintf("event/%s was accepted before; nothing new is sent", r.WebhookID)
 	case r.Endpoints == 0:
-		return fmt.Sprintf("event/%s accepted; no endpoint takes it", r.WebhookID)
+		return fmt.Sprintf("event/%s accepted; no endpoint in namespace %s takes it (another one: -n NAMESPACE)", r.WebhookID, printable(c.namespace))
 	case r.Endpoints == 1:
 		return fmt.Sprintf("event/%s accepted for 1 endpoint", r.WebhookID)
 	}
@@ -194,7 +194,7 @@ const (
 func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) error {
 	text, _ := isText(o.output)
 	if text {
-		if _, err := fmt.Fprintln(o.Out, receiptLine(r)); err != nil {
+		if _, err := fmt.Fprintln(o.Out, receiptLine(c, r)); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) e
 		select {
 		case <-time.After(poll):
 		case <-waiting.Done():
-			return o.timedOut(ctx, event, r.WebhookID)
+			return o.timedOut(ctx, c, event, r.WebhookID)
 		}
 	}
 }
@@ -259,7 +259,10 @@ func countAttempts(d ingest.Delivery) string {
 		words = "1 attempt"
 	}
 	if d.LastStatus != 0 {
-		words += ", last answer " + strconv.Itoa(d.LastStatus)
+		return words + ", last answer " + strconv.Itoa(d.LastStatus)
+	}
+	if cause := lastCause(d); cause != "" {
+		words += ", the last failed with " + printable(cause)
 	}
 	return words
 }
@@ -277,7 +280,7 @@ func (o *sendOptions) conclude(e ingest.Event, dead int) error {
 }
 
 // timedOut says what is known of a delivery that has not ended. Of an event that was never seen, nothing is.
-func (o *sendOptions) timedOut(ctx context.Context, e ingest.Event, webhookID string) error {
+func (o *sendOptions) timedOut(ctx context.Context, c *client, e ingest.Event, webhookID string) error {
 	if ctx.Err() != nil {
 		return &exitError{code: 1, message: "interrupted; the event was accepted and is delivered all the same"}
 	}
@@ -288,9 +291,17 @@ func (o *sendOptions) timedOut(ctx context.Context, e ingest.Event, webhookID st
 	}
 	for _, d := range e.Deliveries {
 		if d.State.Waiting() {
-			fmt.Fprintf(o.Err, "  %s still %s after %s\n", d.Endpoint, d.State, countAttempts(d))
+			fmt.Fprintf(o.Err, "  %s still %s\n", d.Endpoint, waitingWords(d))
 		}
 	}
 	return &exitError{code: exitTimeout, message: fmt.Sprintf(
-		"timed out after %s; Doorstep goes on. See: doorstep explain %s", o.timeout, webhookID)}
+		"timed out after %s; Doorstep goes on. See: %s", o.timeout, c.command("explain", webhookID))}
+}
+
+// waitingWords say how a delivery waits: what holds it, or what its last attempt failed with.
+func waitingWords(d ingest.Delivery) string {
+	if d.State == ingest.StateHeld && d.Reason != "" {
+		return "held: " + printable(d.Reason)
+	}
+	return string(d.State) + " after " + countAttempts(d)
 }

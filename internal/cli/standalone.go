@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,8 +21,14 @@ func newStandaloneCommand(s Streams) *cobra.Command {
 			"ConfigMaps. A change of a file is live within 2 seconds. The queue is kept in the data folder.\n\n" +
 			"With --dev the API asks for no key, and nothing but loopback addresses is delivered to; with --forward-to\n" +
 			"everything is delivered there instead of to the address in the manifest.",
-		Example: `  doorstep standalone --dev --forward-to http://localhost:3000/webhooks -f manifests/`,
-		Args:    cobra.NoArgs,
+		Example: `  doorstep standalone -f manifests/ --data /var/lib/doorstep
+  doorstep standalone --dev --forward-to http://localhost:3000/webhooks -f manifests/`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("standalone takes flags only; did you mean -f %s?", shellWord(args[0]))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Data == "" {
 				o.Data = defaultData(s)
@@ -38,7 +45,7 @@ func newStandaloneCommand(s Streams) *cobra.Command {
 	fl.BoolVar(&o.Dev, "dev", false, "ask for no API key, and deliver to loopback addresses only")
 	fl.StringVar(&o.ForwardTo, "forward-to", "", "with --dev: deliver everything to this URL")
 	fl.DurationVar(&o.Grace, "grace", 20*time.Second, "how long attempts in flight may take to end on a stop")
-	fl.CountVarP(&verbosity, "verbose", "v", "log more; twice is more still")
+	fl.CountVarP(&verbosity, "verbose", "v", "log also failed attempts, notes on manifests, and what goes wrong with HTTP clients")
 	_ = cmd.MarkFlagDirname("filename")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd

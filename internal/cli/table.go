@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -73,6 +74,8 @@ type table struct {
 	wide   []string // further columns of -o wide
 	rows   [][]string
 	tones  []tone
+	// notes are lines below a row, by its index.
+	notes map[int]string
 }
 
 func (t *table) add(c tone, cells ...string) {
@@ -84,6 +87,14 @@ func (t *table) add(c tone, cells ...string) {
 	}
 	t.rows = append(t.rows, cells)
 	t.tones = append(t.tones, c)
+}
+
+// note puts a line below the last row.
+func (t *table) note(text string) {
+	if t.notes == nil {
+		t.notes = make(map[int]string)
+	}
+	t.notes[len(t.rows)-1] = "  " + printable(text)
 }
 
 func (t *table) print(w io.Writer, wide, colours bool) error {
@@ -106,6 +117,9 @@ func (t *table) print(w io.Writer, wide, colours bool) error {
 		if colours && i > 0 && t.tones[i-1] != plain {
 			line = string(t.tones[i-1]) + line + reset
 		}
+		if note := t.notes[i-1]; note != "" {
+			line += "\n" + note
+		}
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
@@ -116,12 +130,20 @@ func (t *table) print(w io.Writer, wide, colours bool) error {
 // printable makes control characters visible: ids, sources and answers of receivers come from strangers, and a
 // terminal obeys what it is sent.
 func printable(s string) string {
-	for _, r := range s {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return strings.Trim(strconv.QuoteToGraphic(s), `"`)
+	var shown strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&shown, `\x%02x`, s[0])
+		case !unicode.IsPrint(r):
+			shown.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		default:
+			shown.WriteRune(r)
 		}
+		s = s[size:]
 	}
-	return s
+	return shown.String()
 }
 
 // age is how long ago a time was, as kubectl words it; empty for no time.
