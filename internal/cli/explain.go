@@ -111,8 +111,8 @@ func lastCause(d ingest.Delivery) string {
 
 // cause is why an attempt failed: "timeout: no answer within 15s". The message says which status code there was.
 func cause(status int, reason, message string) string {
-	switch message = firstSet(message, number(status)); {
-	case reason == "" || message == "":
+	message = firstSet(message, number(status))
+	if reason == "" || message == "" {
 		return reason + message
 	}
 	return reason + ": " + message
