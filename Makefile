@@ -42,6 +42,7 @@ demo: build ## Run the whole path on this machine, with a receiver that fails at
 
 .PHONY: build
 build: ## Build bin/doorstep.
+	@echo 'building bin/doorstep; the first build compiles all dependencies and takes a few minutes'
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/doorstep ./cmd/doorstep
 
 ##@ Test

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The whole path of an event on this machine, in under a minute: a worker, two receivers
+# The whole path of an event on this machine, in about 20 seconds: a worker, two receivers
 # that verify (one fails at times, one has a bug), events sent, the worker killed, dead
 # letters replayed. Exits 0 if every event arrived, verified.
 #
-#   KEEP=1           leave everything running at the end, and say what to try next
+#   KEEP=1           leave everything running at the end, and say what to try next;
+#                    else everything is ended and its data removed
 #   PORT_API, PORT_ORDERS, PORT_BILLING   ports to use; unset: free ones
 #   ORDERS, PAYMENTS how many events of each kind to send (20 and 5)
 set -euo pipefail
@@ -116,6 +117,9 @@ send() {
   echo "$1" >>"$work/sent"
 }
 
+if [[ -z $KEEP || $KEEP == 0 ]]; then
+  echo "This takes about 20 seconds; its data is in $work until then, and is removed."
+fi
 say "1. A worker on the manifests of config/demo, and two receivers that verify signatures"
 mkdir "$work/manifests"
 for file in config/demo/*.yaml; do
