@@ -230,7 +230,19 @@ func showEndpoint(ctx context.Context, s Streams, c *client, name string) error 
 			return err
 		}
 	}
-	return nil
+	return suggestEnable(s, c, e)
+}
+
+// suggestEnable gives the command that helps a lane which waits for it, or may be spared the wait.
+func suggestEnable(s Streams, c *client, e ingest.Endpoint) error {
+	words := map[ingest.LaneState]string{
+		ingest.LaneDisabled: "Bring it back", ingest.LaneBackingOff: "Make the next attempt now",
+	}[e.Lane.State]
+	if words == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Out, "\n%s with:\n  %s\n", words, c.command("endpoint", "enable", e.Name))
+	return err
 }
 
 func timeAndAge(s Streams, t time.Time) string {

@@ -28,6 +28,15 @@ func TestHintsCarryTheirFlags(t *testing.T) {
 		t.Errorf("stdout is %q, want %q in it", r.out, want)
 	}
 	w.want(0, "replay", "o1", "--endpoint", "orders", "-n", "shop")
+	w.lanes.Set(c, ingest.LaneView{State: ingest.LaneDisabled})
+	r = w.want(0, "endpoint", "status", "orders", "-n", "shop")
+	if want := "\nBring it back with:\n  doorstep endpoint enable orders -n shop\n"; !strings.HasSuffix(r.out, want) {
+		t.Errorf("stdout is %q, want %q at its end", r.out, want)
+	}
+	w.want(0, "endpoint", "enable", "orders", "-n", "shop")
+	if r = w.want(0, "endpoint", "status", "orders", "-n", "shop"); strings.Contains(r.out, "enable") {
+		t.Errorf("stdout is %q, and there is nothing to enable", r.out)
+	}
 }
 
 func TestShellWord(t *testing.T) {
