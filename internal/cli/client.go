@@ -58,7 +58,7 @@ type apiKey struct {
 func (f *clientFlags) client(s Streams) (*client, error) {
 	server := firstSet(f.server, s.Getenv("DOORSTEP_SERVER"), defaultServer)
 	base, err := url.Parse(server)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.RawQuery != "" || base.Fragment != "" {
 		return nil, errors.New("the server must be a URL such as " + defaultServer)
 	}
 	key, err := f.apiKey(s)
@@ -173,6 +173,11 @@ type request struct {
 
 // do calls the API and decodes its answer into into.
 func (c *client) do(ctx context.Context, r request, into any) error {
+	for _, p := range r.path {
+		if p == "" || p == "." || p == ".." {
+			return fmt.Errorf("%q is not a name; doorstep get events or doorstep get endpoints lists them", p)
+		}
+	}
 	u := c.base.JoinPath(append([]string{"v1", "namespaces", url.PathEscape(c.namespace)}, escaped(r.path)...)...)
 	u.RawQuery = r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
@@ -233,7 +238,7 @@ func decodeAnswer(res *http.Response, into any) error {
 		return fmt.Errorf("read the server's answer: %w", err)
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		if err := json.Unmarshal(body, into); err != nil {
+		if json.Unmarshal(body, into) != nil || !whole(into) {
 			return errors.New("the server's answer is not what this version of doorstep understands; is it a Doorstep API?")
 		}
 		return nil
@@ -244,6 +249,30 @@ func decodeAnswer(res *http.Response, into any) error {
 	}
 	problem.Status = res.StatusCode
 	return &apiError{problem: problem}
+}
+
+// whole reports whether an answer has what every answer of its kind has: any server may
+// say 200 {}, and that is no receipt.
+func whole(answer any) bool {
+	switch a := answer.(type) {
+	case *ingest.Receipt:
+		return a.WebhookID != ""
+	case *ingest.Event:
+		return a.WebhookID != ""
+	case *ingest.ReplayResult:
+		return a.WebhookID != ""
+	case *ingest.Endpoint:
+		return a.Name != ""
+	case *ingest.EnableResult:
+		return a.Endpoint != ""
+	case *ingest.EventList:
+		return a.Items != nil
+	case *ingest.EndpointList:
+		return a.Items != nil
+	case *ingest.DeliveryList:
+		return a.Items != nil
+	}
+	return true
 }
 
 // unreachable words a failed connection without the request's URL.
@@ -276,6 +305,9 @@ func pages[T any](ctx context.Context, c *client, path []string, query url.Value
 		seen += n
 		if cursor == "" || most > 0 && seen >= most {
 			return nil
+		}
+		if cursor == query.Get("cursor") {
+			return errors.New("the server gives the same page again and again; is it a Doorstep API?")
 		}
 		query.Set("cursor", cursor)
 	}

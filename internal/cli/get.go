@@ -88,6 +88,9 @@ func newGetSubcommand(s Streams, use, alias, short string, run func(*getOptions,
 		if _, err := isText(o.output); err != nil {
 			return err
 		}
+		if o.limit < 0 {
+			return errors.New("--limit must be 0 (all) or more")
+		}
 		c, err := o.client.client(s)
 		if err != nil {
 			return err

@@ -135,15 +135,30 @@ func (o *sendOptions) request() (request, error) {
 func (o *sendOptions) readData() ([]byte, error) {
 	switch {
 	case o.data == "-":
-		return io.ReadAll(o.In)
+		return readBounded(o.In)
 	case strings.HasPrefix(o.data, "@"):
-		b, err := os.ReadFile(o.data[1:])
+		f, err := os.Open(o.data[1:])
 		if err != nil {
 			return nil, fmt.Errorf("read --data: %w", err)
 		}
-		return b, nil
+		defer func() { _ = f.Close() }()
+		return readBounded(f)
 	}
 	return []byte(o.data), nil
+}
+
+// maxDataBytes is more than any pool takes.
+const maxDataBytes = 8 << 20
+
+func readBounded(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxDataBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read --data: %w", err)
+	}
+	if len(b) > maxDataBytes {
+		return nil, errors.New("--data is over 8 MiB; send a URL to the full data")
+	}
+	return b, nil
 }
 
 // envelope puts the data in as it is: encoding it again would compact it.

@@ -49,12 +49,25 @@ func printObject(w io.Writer, output string, v any) error {
 	text := buf.Bytes()
 	if output == "yaml" {
 		var err error
-		if text, err = yaml.JSONToYAML(text); err != nil {
+		if text, err = yaml.JSONToYAML(escapeForYAML(text)); err != nil {
 			return err
 		}
 	}
 	_, err := w.Write(text)
 	return err
+}
+
+// escapeForYAML writes as \u escapes what JSON may hold as it is and YAML may not.
+func escapeForYAML(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r >= 0x7f && r <= 0x9f || r == 0xfffe || r == 0xffff {
+			out = fmt.Appendf(out, "\\u%04x", r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // tone colours a row of a table.
