@@ -5,13 +5,33 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+// publicFields are the names that a problem of a Secret may show. Any other name in
+// its manifest may be a value that a slip of the keyboard made a key.
+var publicFields = strings.Fields("apiVersion kind metadata data stringData type immutable " +
+	"name generateName namespace labels annotations uid resourceVersion generation creationTimestamp " +
+	"deletionTimestamp deletionGracePeriodSeconds finalizers ownerReferences managedFields selfLink")
+
+// publicField cuts the path of a field of a Secret before the first name that is not
+// known to be one. The line of the problem tells the place.
+func publicField(field string) string {
+	out := ""
+	for _, step := range splitPath(field) {
+		if !slices.ContainsFunc(publicFields, func(name string) bool { return strings.EqualFold(name, step) }) {
+			break
+		}
+		out = strings.TrimPrefix(out+"."+step, ".")
+	}
+	return out
+}
+
 // validateSecret holds a Secret to what an API server would refuse. Nothing of its
-// values is in a fault.
+// values is in a fault, but names of its keys are: see publicField.
 func validateSecret(obj map[string]any) []fault {
 	faults := metaFaults(obj, nil)
 	faults = append(faults, unknownFields(obj, "data", "stringData", "type", "immutable")...)
@@ -19,7 +39,7 @@ func validateSecret(obj map[string]any) []fault {
 	for key, value := range stringMap(obj, "data", &faults) {
 		raw, err := base64.StdEncoding.DecodeString(value)
 		if err != nil {
-			faults = append(faults, fault{"data[" + key + "]", "must be base64; write plain text under stringData instead"})
+			faults = append(faults, fault{"data[" + key + "]", "an entry must be base64; write plain text under stringData instead"})
 		}
 		size += len(raw)
 	}
@@ -39,7 +59,7 @@ func validateConfigMap(obj map[string]any) []fault {
 	stringMap(obj, "data", &faults)
 	for key, value := range stringMap(obj, "binaryData", &faults) {
 		if _, err := base64.StdEncoding.DecodeString(value); err != nil {
-			faults = append(faults, fault{"binaryData[" + key + "]", "must be base64"})
+			faults = append(faults, fault{"binaryData[" + key + "]", "an entry must be base64"})
 		}
 	}
 	return append(faults, typeFaults(obj)...)
@@ -93,7 +113,7 @@ func stringMap(obj map[string]any, name string, faults *[]fault) map[string]stri
 		}
 		value, ok := in[key].(string)
 		if !ok {
-			*faults = append(*faults, fault{name + "[" + key + "]", "must be a text; put quotes around a number or a boolean"})
+			*faults = append(*faults, fault{name + "[" + key + "]", "an entry must be a text; put quotes around a number or a boolean"})
 			continue
 		}
 		out[key] = value

@@ -3,11 +3,6 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -77,37 +72,50 @@ func hasContent(line []byte) bool {
 	return len(line) > 0 && line[0] != '#'
 }
 
-// syntaxError is a document that can't be parsed.
-type syntaxError struct {
-	line    int
-	message string
-}
-
-func (e *syntaxError) Error() string { return e.message }
-
-// surrogate is half of a character as JSON may escape it and YAML does not know it.
-// What stands in its place in the nodes is of no account.
-var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F][0-9a-fA-F]{2}`)
-
 // parse reads one document.
 func (c chunk) parse() (document, *syntaxError) {
 	d := document{line: c.firstContent(), offset: c.line - 1}
-	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(surrogate.ReplaceAll(c.text, []byte(`\uFFFD`)), &root); err == nil && len(root.Content) > 0 {
-		d.node = root.Content[0]
+	if err := c.tooMany(); err != nil {
+		return d, err
 	}
 	text := c.text
-	if !json.Valid(text) {
-		converted, err := yaml.YAMLToJSON(text)
+	if json.Valid(text) {
+		d.node = jsonNode(text)
+	} else {
+		converted, err := c.convert(&d)
 		if err != nil {
-			return d, c.syntaxError(err)
+			return d, err
 		}
 		text = converted
 	}
 	if err := utiljson.Unmarshal(text, &d.value); err != nil {
-		return d, &syntaxError{line: d.line, message: "the document holds a value that JSON has no form for"}
+		return d, &syntaxError{line: d.lineOf(beyondNumbers), message: "the document holds a number that is too large; put quotes around it if it is a text"}
 	}
 	return d, nil
+}
+
+// convert gives a YAML document as JSON, and sets the nodes of d.
+func (c chunk) convert(d *document) ([]byte, *syntaxError) {
+	toJSON := yaml.YAMLToJSON
+	var root yamlv3.Node
+	switch err := yamlv3.Unmarshal(c.text, &root); {
+	case err != nil && aliasLike.Match(c.text):
+		return nil, c.syntaxError(*d, err)
+	case err != nil:
+		// Where only the other parser can read it, that one must look for keys that
+		// stand twice. With no aliases there is nothing to multiply.
+		toJSON = yaml.YAMLToJSONStrict
+	case len(root.Content) > 0:
+		d.node = root.Content[0]
+		if err := d.checkNodes(); err != nil {
+			return nil, err
+		}
+	}
+	converted, err := toJSON(c.text)
+	if err != nil {
+		return nil, c.syntaxError(*d, err)
+	}
+	return converted, nil
 }
 
 func (c chunk) firstContent() int {
@@ -123,136 +131,4 @@ func (c chunk) firstContent() int {
 		line++
 	}
 	return c.line
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
-
-// syntaxError finds the line in a YAML error and makes it one of the file. What
-// the parser says never quotes values, only what it expected and names of anchors.
-func (c chunk) syntaxError(err error) *syntaxError {
-	line, message := c.firstContent(), err.Error()
-	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
-		message = cause.Error()
-	}
-	if m := yamlLine.FindStringSubmatch(message); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			// "Unexpected end" is told of the line after the last.
-			last := c.line + bytes.Count(bytes.TrimRight(c.text, "\r\n"), []byte("\n"))
-			line, message = min(n+c.line-1, last), m[2]
-		}
-	}
-	message = strings.TrimPrefix(strings.TrimPrefix(message, "error converting YAML to JSON: "), "yaml: ")
-	return &syntaxError{line: line, message: "not valid YAML: " + message}
-}
-
-// duplicate is a key that stands twice in a mapping.
-type duplicate struct {
-	line  int
-	field string
-}
-
-// duplicates finds every key that a mapping holds twice: a parser would silently
-// take the last one.
-func (d document) duplicates() []duplicate {
-	var out []duplicate
-	var walk func(n *yamlv3.Node, path string)
-	walk = func(n *yamlv3.Node, path string) {
-		switch n.Kind {
-		case yamlv3.MappingNode:
-			seen := make(map[string]bool, len(n.Content)/2)
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				k := n.Content[i]
-				field := strings.TrimPrefix(path+"."+k.Value, ".")
-				if k.Kind == yamlv3.ScalarNode && seen[k.Value] {
-					out = append(out, duplicate{line: k.Line + d.offset, field: field})
-				}
-				seen[k.Value] = true
-				walk(n.Content[i+1], field)
-			}
-		case yamlv3.SequenceNode:
-			for i, item := range n.Content {
-				walk(item, fmt.Sprintf("%s[%d]", path, i))
-			}
-		}
-	}
-	if d.node != nil {
-		walk(d.node, "")
-	}
-	return out
-}
-
-// at returns the line of a field, or of the nearest thing around it that exists.
-func (d document) at(field string) int {
-	line := d.line
-	if d.node == nil {
-		return line
-	}
-	n := d.node
-	for _, step := range splitPath(field) {
-		if n.Kind == yamlv3.AliasNode && n.Alias != nil {
-			n = n.Alias
-		}
-		key, value := child(n, step)
-		if value == nil {
-			return line
-		}
-		line, n = key.Line+d.offset, value
-	}
-	return line
-}
-
-// has reports whether the document holds the field.
-func (d document) has(field string) bool {
-	if d.node == nil {
-		return false
-	}
-	n := d.node
-	for _, step := range splitPath(field) {
-		if n.Kind == yamlv3.AliasNode && n.Alias != nil {
-			n = n.Alias
-		}
-		if _, n = child(n, step); n == nil {
-			return false
-		}
-	}
-	return true
-}
-
-// child finds an entry of a mapping or an item of a sequence. The first node
-// returned is where it begins: a mapping's key, a sequence's item.
-func child(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
-	switch n.Kind {
-	case yamlv3.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == step {
-				return n.Content[i], n.Content[i+1]
-			}
-		}
-	case yamlv3.SequenceNode:
-		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
-			return n.Content[i], n.Content[i]
-		}
-	}
-	return nil, nil
-}
-
-// splitPath cuts spec.keys[0].name and metadata.labels[a.b/c] into their steps.
-func splitPath(field string) []string {
-	var out []string
-	for field != "" {
-		switch {
-		case field[0] == '.':
-			field = field[1:]
-		case field[0] == '[':
-			inner, rest, _ := strings.Cut(field[1:], "]")
-			out, field = append(out, inner), rest
-		default:
-			end := strings.IndexAny(field, ".[")
-			if end < 0 {
-				end = len(field)
-			}
-			out, field = append(out, field[:end]), field[end:]
-		}
-	}
-	return out
 }

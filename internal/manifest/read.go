@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 )
@@ -47,6 +50,8 @@ type file struct {
 	// broken is set when a part could not be read: an object that is not among the
 	// claims may be in the file all the same.
 	broken bool
+	// read counts the documents and the items of Lists.
+	read int
 	// clean is set when every object was accepted, so that the result holds as long
 	// as the text does.
 	clean bool
@@ -82,12 +87,16 @@ func readFile(path string) ([]byte, error) {
 }
 
 func readOnce(path string) (b []byte, stable bool, err error) {
-	f, err := os.Open(path)
+	// Not blocking, and looked at again: a pipe may have taken the file's place.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { _ = f.Close() }()
 	before, err := f.Stat()
+	if err == nil && !before.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -115,13 +124,27 @@ func halfWritten(text, former []byte) error {
 func (l *Loader) parseFile(path string, text []byte) *file {
 	f := &file{path: path, text: text, clean: true}
 	chunks := splitDocuments(text)
+	f.read = len(chunks)
 	for _, c := range chunks {
+		if f.read > maxObjects {
+			break
+		}
 		doc, err := c.parse()
 		if err != nil {
 			f.fail(Problem{File: path, Line: err.line, Message: err.message})
 			continue
 		}
 		l.readDocument(f, doc, doc.duplicates(), 0)
+	}
+	if f.read > maxObjects {
+		f = &file{path: path, text: text}
+		f.fail(Problem{File: path, Line: 1, Message: fmt.Sprintf("more than %d documents and items of Lists, so the file is not read; split it", maxObjects)})
+		return f
+	}
+	f.problems = firstOf(f.problems, maxProblems, "problems in this file")
+	f.notes = firstOf(f.notes, maxNotes, "notes about this file")
+	for i := range f.claims {
+		f.claims[i].problems = firstOf(f.claims[i].problems, maxPerObject, "problems of this object")
 	}
 	if n := len(f.claims); n > 0 && f.claims[n-1].object == nil && text[len(text)-1] != '\n' {
 		// The last object is bad and its last line has no end: perhaps more was to come.
@@ -130,14 +153,31 @@ func (l *Loader) parseFile(path string, text []byte) *file {
 	return f
 }
 
+// firstOf keeps the first n of a list, and says how many it left out.
+func firstOf(list []Problem, n int, what string) []Problem {
+	if len(list) <= n+1 {
+		return list
+	}
+	more := list[n]
+	more.Field, more.Message = "", fmt.Sprintf("%d more %s are not shown", len(list)-n, what)
+	return append(list[:n:n], more)
+}
+
 // fail notes a problem of something whose identity is not known.
 func (f *file) fail(p Problem) {
 	f.problems = append(f.problems, p)
 	f.broken, f.clean = true, false
 }
 
-// maxNesting bounds Lists within Lists.
-const maxNesting = 4
+// Bounds of one file: Lists within Lists, documents and items of Lists, and what is
+// said of them.
+const (
+	maxNesting   = 4
+	maxObjects   = 2_000
+	maxProblems  = 50
+	maxNotes     = 10
+	maxPerObject = 10
+)
 
 func (l *Loader) readDocument(f *file, doc document, dups []duplicate, depth int) {
 	at := func(field, message string) Problem {
@@ -148,6 +188,10 @@ func (l *Loader) readDocument(f *file, doc document, dups []duplicate, depth int
 		if doc.value != nil {
 			f.fail(at("", "not an object; a manifest has apiVersion, kind and metadata"))
 		}
+		return
+	}
+	if dup := typeTwice(obj, dups); dup != nil {
+		f.fail(Problem{File: f.path, Line: dup.line, Message: "apiVersion, kind or items stands twice; keep one of the two"})
 		return
 	}
 	version, kind, fault := typeOf(obj)
@@ -164,38 +208,30 @@ func (l *Loader) readDocument(f *file, doc document, dups []duplicate, depth int
 		return
 	}
 	if kinds[version+"/"+kind] == nil {
+		if own := ownKind(kind); own != "" {
+			// It may be another product's, so that it is no reason to hold deletions.
+			f.problems = append(f.problems, at("apiVersion", "a "+own+" of Doorstep has apiVersion "+apiVersion+"; write that, or keep other products' objects in another folder"))
+			return
+		}
 		f.notes = append(f.notes, Problem{File: f.path, Line: doc.line, Kind: kind, Message: "not a kind that Doorstep reads, so it is passed over"})
 		return
 	}
 	l.readObject(f, doc, obj, kind, dups)
 }
 
-// typeOf reads apiVersion and kind. Both come out empty for what does not mean to
-// be a Kubernetes object, such as a chart's values.
-func typeOf(obj map[string]any) (version, kind string, bad *fault) {
-	_, hasVersion := obj["apiVersion"]
-	_, hasKind := obj["kind"]
-	_, hasMeta := obj["metadata"]
-	if !hasVersion && !hasKind && !hasMeta {
-		return "", "", nil
+// typeTwice finds a key that stands twice in a Kubernetes object and decides what
+// the rest is taken for, or, in a List, whether there is a rest.
+func typeTwice(obj map[string]any, dups []duplicate) *duplicate {
+	if obj["apiVersion"] == nil || obj["kind"] == nil {
+		return nil
 	}
-	version, _ = obj["apiVersion"].(string)
-	kind, _ = obj["kind"].(string)
-	group, _, _ := strings.Cut(version, "/")
-	switch {
-	case version == "":
-		return "", "", &fault{"apiVersion", "required, as text; Doorstep's kinds have " + apiVersion}
-	case kind == "":
-		return "", "", &fault{"kind", "required, as text; Doorstep's kinds are WebhookEndpoint, RetryPolicy and DeliveryPool"}
-	case group == "doorstep.dev" && kinds[version+"/"+strings.TrimSuffix(kind, "List")] == nil:
-		if version != apiVersion {
-			return "", "", &fault{"apiVersion", "this release reads doorstep.dev/v1alpha1 only; write that"}
+	kind, _ := obj["kind"].(string)
+	for i, dup := range dups {
+		if dup.field == "apiVersion" || dup.field == "kind" || (dup.field == "items" && strings.HasSuffix(kind, "List")) {
+			return &dups[i]
 		}
-		return "", "", &fault{"kind", "no kind of doorstep.dev/v1alpha1; write WebhookEndpoint, RetryPolicy or DeliveryPool"}
-	case kind == "WebhookEndpoint" && version != apiVersion:
-		return "", "", &fault{"apiVersion", "a WebhookEndpoint has apiVersion " + apiVersion + "; write that"}
 	}
-	return version, kind, nil
+	return nil
 }
 
 // readList reads the items of a List, each as a document of its own.
@@ -205,7 +241,11 @@ func (l *Loader) readList(f *file, doc document, obj map[string]any, kind string
 		f.fail(Problem{File: f.path, Line: doc.at("items"), Kind: kind, Field: "items", Message: "must be a list of objects, not nested deeper than four Lists"})
 		return
 	}
+	f.read += len(items)
 	for i, item := range items {
+		if f.read > maxObjects {
+			return
+		}
 		prefix := fmt.Sprintf("items[%d]", i)
 		d := document{value: item, line: doc.at(prefix), offset: doc.offset}
 		if doc.node != nil {
@@ -237,7 +277,14 @@ func (l *Loader) readObject(f *file, doc document, obj map[string]any, kind stri
 		id.namespace = ns
 	}
 	at := func(field, message string) Problem {
-		return Problem{File: f.path, Line: doc.at(field), Kind: kind, Namespace: id.namespace, Name: id.name, Field: field, Message: message}
+		p := Problem{File: f.path, Line: doc.at(field), Kind: kind, Namespace: id.namespace, Name: id.name, Field: field, Message: message}
+		if kind == "Secret" {
+			p.Field = publicField(field)
+			if len(validation.IsDNS1123Subdomain(id.name)) > 0 || len(validation.IsDNS1123Label(id.namespace)) > 0 {
+				p.Namespace, p.Name = "", "" // no names, so perhaps values
+			}
+		}
+		return p
 	}
 	if id.name == "" {
 		f.fail(at("metadata.name", "required, as text; a manifest names its object"))

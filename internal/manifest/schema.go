@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -111,14 +114,35 @@ func (s *schema) validate(obj, old map[string]any) []fault {
 func metaFaults(obj map[string]any, s *structuralschema.Structural) []fault {
 	err, unknown := objectmeta.CoerceWithOptions(nil, obj, s, true, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return toFaults(field.ErrorList{err})
+		return []fault{{coercedField(obj), "has a value of another type or form than it takes; put quotes around numbers and booleans that are texts"}}
 	}
 	var faults []fault
 	for _, path := range unknown {
 		faults = append(faults, unknownField(path))
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(&unstructured.Unstructured{Object: obj}, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	for _, err := range errs {
+		if strings.HasPrefix(err.Field, "metadata.ownerReferences") { // some quote names of owners
+			err.Detail = "is not valid; remove it, since no object owns one that comes from a file"
+		}
+	}
 	return append(faults, toFaults(errs)...)
+}
+
+// coercedField finds the field of metadata that is not of its type. The library's
+// own error quotes what it could not read.
+func coercedField(obj map[string]any) string {
+	meta, ok := obj["metadata"].(map[string]any)
+	if !ok {
+		return "metadata"
+	}
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		alone := map[string]any{"metadata": map[string]any{key: meta[key]}}
+		if err, _ := objectmeta.CoerceWithOptions(nil, alone, nil, true, objectmeta.CoerceOptions{}); err != nil {
+			return "metadata." + key
+		}
+	}
+	return "metadata"
 }
 
 func unknownField(path string) fault {
@@ -137,6 +161,8 @@ func blocking(errs field.ErrorList) bool {
 	return false
 }
 
+var formatError = regexp.MustCompile(`^Checked value must be (of type [a-z0-9 ()]+) in (\S+)$`)
+
 func toFaults(errs field.ErrorList) []fault {
 	out := make([]fault, 0, len(errs))
 	seen := make(map[fault]bool, len(errs))
@@ -144,6 +170,10 @@ func toFaults(errs field.ErrorList) []fault {
 		f := fault{field: err.Field, message: words(err)}
 		if f.field == "<nil>" {
 			f.field = ""
+		}
+		// The check of a number's format has no field but in its text.
+		if m := formatError.FindStringSubmatch(f.message); m != nil && f.field == "" {
+			f.field, f.message = m[2], "must be "+m[1]
 		}
 		if !seen[f] {
 			seen[f] = true

@@ -61,10 +61,24 @@ func walk(root string, skip []string) tree {
 	case info.Mode().IsRegular():
 		t.files = append(t.files, treeFile{path: root, info: info})
 	default:
-		t.fail(root, "neither a folder nor a regular file; name one of these")
+		t.fail(root, noManifests)
 	}
 	return t.tree
 }
+
+// CheckRoot says why root can never be read as manifests, whatever is written to
+// it: it is there and is neither a folder nor a regular file, such as a pipe or a
+// device. What is not there, or can't be read yet, is no error here; Load tells it.
+func CheckRoot(root string) error {
+	info, err := os.Stat(root)
+	if err != nil || info.IsDir() || info.Mode().IsRegular() {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", root, noManifests)
+}
+
+// noManifests is said of a pipe, a device or a socket in place of the manifests.
+const noManifests = "neither a folder nor a regular file; name one of these"
 
 type walker struct {
 	tree
