@@ -115,6 +115,7 @@ func TestASigningKeyFileIsNeverOverwritten(t *testing.T) {
 		"half a file":       "apiVersion: v1\nkind: Sec",
 		"an empty file":     "",
 		"another Secret":    "apiVersion: v1\nkind: Secret\nmetadata: {name: other-signing, namespace: shop}\nstringData: {key: s3cret}\n",
+		"a bomb of aliases": "apiVersion: v1\nkind: Secret\nmetadata: {name: orders-signing, namespace: shop, labels: {a: &a " + strings.Repeat("x", 100_000) + "}, finalizers: [" + strings.Repeat("*a,", 200) + "]}\nstringData: {key: s3cret}\n",
 		"something unknown": "stringData: {key: s3cret}\nmore: s3cret\n",
 	} {
 		t.Run(name, func(t *testing.T) {

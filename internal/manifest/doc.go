@@ -14,5 +14,10 @@
 // and the signing keys it generates.
 //
 // It never quotes a value from a manifest in a problem, except numbers and names,
-// since values hold keys and tokens.
+// since values hold keys and tokens. Of a Secret it says the fields of the API and
+// the object's name only, since a slip of the keyboard makes a key of a value. No
+// text of a YAML parser is passed on.
+//
+// What a file can cost is bounded: its size, its documents, the values that its
+// aliases expand to, and what is said of it.
 package manifest

@@ -15,8 +15,9 @@ type document struct {
 	value any
 	node  *yamlv3.Node // nil where the lines are not known
 	line  int          // of the document's first content
-	// offset is added to the node's lines.
-	offset int
+	// offset is added to the node's lines; last is the document's last line. YAML
+	// counts more characters as ends of lines than an editor does.
+	offset, last int
 }
 
 // chunk is the text of one document within a file.
@@ -74,7 +75,7 @@ func hasContent(line []byte) bool {
 
 // parse reads one document.
 func (c chunk) parse() (document, *syntaxError) {
-	d := document{line: c.firstContent(), offset: c.line - 1}
+	d := document{line: c.firstContent(), offset: c.line - 1, last: c.last()}
 	if err := c.tooMany(); err != nil {
 		return d, err
 	}
@@ -116,6 +117,11 @@ func (c chunk) convert(d *document) ([]byte, *syntaxError) {
 		return nil, c.syntaxError(*d, err)
 	}
 	return converted, nil
+}
+
+// last is the line of the last character that is no end of a line.
+func (c chunk) last() int {
+	return c.line + bytes.Count(bytes.TrimRight(c.text, "\r\n"), []byte("\n"))
 }
 
 func (c chunk) firstContent() int {

@@ -181,6 +181,17 @@ items:
     QZXJQZXJQZXJQZXJ: 1
   QZXJQZXJQZXJQZXJ: 2
 `,
+	`apiVersion: v1
+metadata: {name: keys}
+stringData: {a: QZXJQZXJQZXJQZXJ}
+kind: Secret
+ QZXJQZXJQZXJQZXJ
+`,
+	`apiVersion: v1
+kind: Secret
+metadata: {name: QZXJQZXJQZXJQZXJ, namespace: QZXJQZXJQZXJQZXJ}
+stringData: {a: 1}
+`,
 	`{
   "apiVersion": "v1",
   "kind": "Secret",
@@ -277,7 +288,7 @@ func TestNoSecretIsEverSaidHoweverItsManifestIsBroken(t *testing.T) {
 }
 
 func FuzzNoSecretIsSaid(f *testing.F) {
-	for _, text := range plantedManifests[:5] {
+	for _, text := range plantedManifests[:7] {
 		for n := range 20 {
 			f.Add([]byte(breakText(rand.New(rand.NewPCG(uint64(n), 2)), text)))
 		}

@@ -336,7 +336,7 @@ func BenchmarkPoll1000Files(b *testing.B) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		goodEndpoint, "---\n...\n--- a\n", "%YAML 1.1\n---\n{}", "a: &a [*a]", "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}, 1, null]}",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: 1, <<: {b: c}}", "\xef\xbb\xbf\r\n---\r\n\t", "? [a]\n: b\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: 1, <<: {b: c}}", "\xef\xbb\xbf\r\n---\r\n\t", "? [a]\n: b\n", "\r?\r\r?",
 		"apiVersion: doorstep.dev/v1alpha1\nkind: RetryPolicy\nmetadata: [1]\nspec: &x {backoff: *x}",
 	} {
 		f.Add([]byte(seed))

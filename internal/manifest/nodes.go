@@ -86,7 +86,7 @@ func (p *jsonNodes) next() *yamlv3.Node {
 func (d document) checkNodes() *syntaxError {
 	m := measure{size: map[*yamlv3.Node]extent{}}
 	if message := m.walk(d.node); message != "" {
-		return &syntaxError{line: m.line + d.offset, message: message}
+		return &syntaxError{line: d.fileLine(m.line), message: message}
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (d document) duplicates() []duplicate {
 				name := keys.resolve(k)
 				field := strings.TrimPrefix(path+"."+name, ".")
 				if seen[name] {
-					out = append(out, duplicate{line: k.Line + d.offset, field: field})
+					out = append(out, duplicate{line: d.fileLine(k.Line), field: field})
 				}
 				seen[name] = true
 				walk(n.Content[i+1], field)
@@ -219,13 +219,16 @@ func perhapsNoText(s string) bool {
 	return len(s) <= 5 || strings.ContainsAny(s[:1], "0123456789+-.")
 }
 
+// fileLine makes a node's line one of the file.
+func (d document) fileLine(line int) int { return min(line+d.offset, d.last) }
+
 // lineOf is the line of the first node that find finds, node by node; without one,
 // it is the document's.
 func (d document) lineOf(find func(*yamlv3.Node) *yamlv3.Node) int {
 	var walk func(n *yamlv3.Node) int
 	walk = func(n *yamlv3.Node) int {
 		if found := find(n); found != nil {
-			return found.Line + d.offset
+			return d.fileLine(found.Line)
 		}
 		for _, child := range n.Content {
 			if line := walk(child); line > 0 {
@@ -255,7 +258,7 @@ func (d document) at(field string) int {
 		if value == nil {
 			return line
 		}
-		line, n = key.Line+d.offset, value
+		line, n = d.fileLine(key.Line), value
 	}
 	return line
 }

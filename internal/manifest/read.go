@@ -213,7 +213,7 @@ func (l *Loader) readDocument(f *file, doc document, dups []duplicate, depth int
 			f.problems = append(f.problems, at("apiVersion", "a "+own+" of Doorstep has apiVersion "+apiVersion+"; write that, or keep other products' objects in another folder"))
 			return
 		}
-		f.notes = append(f.notes, Problem{File: f.path, Line: doc.line, Kind: kind, Message: "not a kind that Doorstep reads, so it is passed over"})
+		f.notes = append(f.notes, Problem{File: f.path, Line: doc.line, Kind: shownKind(kind), Message: "not a kind that Doorstep reads, so it is passed over"})
 		return
 	}
 	l.readObject(f, doc, obj, kind, dups)
@@ -238,7 +238,7 @@ func typeTwice(obj map[string]any, dups []duplicate) *duplicate {
 func (l *Loader) readList(f *file, doc document, obj map[string]any, kind string, dups []duplicate, depth int) {
 	items, ok := obj["items"].([]any)
 	if !ok || depth >= maxNesting {
-		f.fail(Problem{File: f.path, Line: doc.at("items"), Kind: kind, Field: "items", Message: "must be a list of objects, not nested deeper than four Lists"})
+		f.fail(Problem{File: f.path, Line: doc.at("items"), Kind: shownKind(kind), Field: "items", Message: "must be a list of objects, not nested deeper than four Lists"})
 		return
 	}
 	f.read += len(items)
@@ -247,7 +247,7 @@ func (l *Loader) readList(f *file, doc document, obj map[string]any, kind string
 			return
 		}
 		prefix := fmt.Sprintf("items[%d]", i)
-		d := document{value: item, line: doc.at(prefix), offset: doc.offset}
+		d := document{value: item, line: doc.at(prefix), offset: doc.offset, last: doc.last}
 		if doc.node != nil {
 			_, list := child(doc.node, "items")
 			if list != nil {

@@ -105,7 +105,11 @@ func readSigningKey(path string, e *v1alpha1.WebhookEndpoint) (*corev1.Secret, e
 		return nil, err
 	}
 	secret := new(corev1.Secret)
-	if err := yaml.UnmarshalStrict(b, secret); err != nil || secret.Kind != "Secret" ||
+	_, syntax := chunk{text: b, line: 1}.parse() // for its bounds
+	if syntax == nil {
+		err = yaml.UnmarshalStrict(b, secret)
+	}
+	if syntax != nil || err != nil || secret.Kind != "Secret" ||
 		secret.Namespace != e.Namespace || secret.Name != compile.SigningSecretName(e.Name) {
 		return nil, fmt.Errorf("%s is not the manifest of Secret %s/%s; restore it from a backup", path, e.Namespace, compile.SigningSecretName(e.Name))
 	}

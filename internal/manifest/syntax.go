@@ -105,8 +105,7 @@ func (c chunk) syntaxError(d document, err error) *syntaxError {
 		line++
 	}
 	if line > 0 { // of the chunk; what ends too soon is told of the line after the last
-		last := c.line + bytes.Count(bytes.TrimRight(c.text, "\r\n"), []byte("\n"))
-		line = max(c.line, min(line+c.line-1, last))
+		line = min(line+c.line-1, c.last())
 	}
 	switch {
 	case line > 0:

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -65,6 +66,18 @@ func meant(kind string, names ...string) string {
 		if strings.EqualFold(kind, name) || strings.EqualFold(kind, name+"List") {
 			return name
 		}
+	}
+	return ""
+}
+
+// kindName is how every kind of Kubernetes is spelt (DNS labels in CamelCase).
+var kindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
+
+// shownKind is a kind as a problem may show it: "" for one that can't be one, and so
+// may be a value that the next line ran into.
+func shownKind(kind string) string {
+	if kindName.MatchString(kind) {
+		return kind
 	}
 	return ""
 }
