@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // parseOne reads a text as the one file of a Loader.
@@ -450,5 +452,32 @@ func TestLargeManifestsThatPeopleHaveAreRead(t *testing.T) {
 		if f := parseOne(t, text); len(f.said()) != 0 || len(f.claims) == 0 {
 			t.Errorf("%s: problems %v", name, f.said())
 		}
+	}
+}
+
+// What perhapsNoText passes over must be the same key after the conversion.
+func TestAPlainKeyThatIsPassedOverStaysAsItIs(t *testing.T) {
+	r := rand.New(rand.NewPCG(20261130, 3))
+	const letters = "yYnNoOfFtTrRuUeEsSaAlLxXbB~.+-_0123456789in"
+	words := []string{"12", "name", "kind", "true", "False", "OFF", "null", "yes", "0x1f", "1_000", "1e3", "010", ".inf", "9223372036854775808"}
+	for range 20_000 {
+		b := make([]byte, 1+r.IntN(7))
+		for i := range b {
+			b[i] = letters[r.IntN(len(letters))]
+		}
+		words = append(words, string(b))
+	}
+	passed := 0
+	for _, word := range words {
+		if perhapsNoText(word) {
+			continue
+		}
+		passed++
+		if b, err := yaml.YAMLToJSON([]byte(word + ": 0\n")); err != nil || string(b) != fmt.Sprintf("{%q:0}", word) {
+			t.Errorf("the key %s becomes %s (%v)", word, b, err)
+		}
+	}
+	if passed < 5000 {
+		t.Errorf("%d of %d words are passed over", passed, len(words))
 	}
 }

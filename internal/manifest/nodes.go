@@ -141,9 +141,8 @@ type duplicate struct {
 
 // duplicates finds every key that a mapping holds twice, such as yes and true,
 // which are one key: a parser would silently take the last one.
-func (d document) duplicates() []duplicate {
+func (d document) duplicates(keys keyResolver) []duplicate {
 	var out []duplicate
-	keys := keyResolver{}
 	var walk func(n *yamlv3.Node, path string)
 	walk = func(n *yamlv3.Node, path string) {
 		switch n.Kind {
@@ -180,7 +179,7 @@ func behind(n *yamlv3.Node) *yamlv3.Node {
 }
 
 // keyResolver gives the keys that YAML's keys become, by the library that converts
-// the document; it remembers them.
+// the documents; it remembers those of one file.
 type keyResolver map[string]string
 
 func (r keyResolver) resolve(n *yamlv3.Node) string {
@@ -210,13 +209,20 @@ func (r keyResolver) resolve(n *yamlv3.Node) string {
 	return name
 }
 
-// perhapsNoText reports whether a plain scalar may be a number or a boolean. Words
-// of more than five letters, and what has a space in it, are always texts.
+// perhapsNoText reports whether a plain scalar may become another key than it is
+// written: a boolean, null or a number, but for whole numbers that are plain.
 func perhapsNoText(s string) bool {
-	if strings.ContainsAny(s, " \t\n") {
+	switch {
+	case s == "":
+		return true
+	case strings.ContainsAny(s, " \t\n"):
 		return false
+	case strings.ContainsAny(s[:1], "yYnNtTfFoO~"):
+		return len(s) <= len("false")
+	case s[0] >= '1' && s[0] <= '9':
+		return len(s) > 18 || strings.Trim(s, "0123456789") != ""
 	}
-	return len(s) <= 5 || strings.ContainsAny(s[:1], "0123456789+-.")
+	return strings.ContainsAny(s[:1], "0+-.")
 }
 
 // fileLine makes a node's line one of the file.

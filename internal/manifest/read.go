@@ -125,6 +125,7 @@ func (l *Loader) parseFile(path string, text []byte) *file {
 	f := &file{path: path, text: text, clean: true}
 	chunks := splitDocuments(text)
 	f.read = len(chunks)
+	keys := keyResolver{}
 	for _, c := range chunks {
 		if f.read > maxObjects {
 			break
@@ -134,7 +135,7 @@ func (l *Loader) parseFile(path string, text []byte) *file {
 			f.fail(Problem{File: path, Line: err.line, Message: err.message})
 			continue
 		}
-		l.readDocument(f, doc, doc.duplicates(), 0)
+		l.readDocument(f, doc, doc.duplicates(keys), 0)
 	}
 	if f.read > maxObjects {
 		f = &file{path: path, text: text}
