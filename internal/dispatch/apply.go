@@ -54,12 +54,12 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 		if l.setHold(holdOf(t, p.Pool.Suspend), now) && l.state() == Active && d.queue.Counts(k).Waiting() > 0 {
 			l.flow.drain(false, now) // what was held comes at a pace, not at once
 		}
-		if l.flow.state == Disabled && l.stored.Hash != t.Hash {
+		if was != nil && was.Hash != t.Hash {
+			l.flow.changed(now)
+		}
+		// Also one that was deleted and made again is another one.
+		if l.flow.state == Disabled && (l.stored.Hash != t.Hash || t.FirstSeen.After(l.stored.At)) {
 			enabled = append(enabled, l)
-		} else if l.flow.state == BackingOff && was != nil && was.Hash != t.Hash {
-			// What was changed may be what was wrong: knock at once.
-			l.flow.until = now
-			l.flow.step = 0
 		}
 		if t.problem == nil && l.stored.RetryHash != "" && l.stored.RetryHash != t.retryHash {
 			repoliced = append(repoliced, l)

@@ -141,6 +141,10 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 	if spare && class == retry.DeadLetter {
 		class = retry.Retry
 	}
+	if (class == retry.DeadLetter || class == retry.Disable) && l.target.Hash != j.target.Hash {
+		// The endpoint is another one by now: let that one say.
+		class = retry.Retry
+	}
 	if state == Disabled && before != Disabled {
 		l.stored = queue.Lane{
 			Disabled: true, Reason: l.flow.reason, Message: disabledMessage(res), At: now, Hash: j.target.Hash,
@@ -244,10 +248,15 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	j.lane.settled(j.item.Seq)
+	l := j.lane
+	wake := l.target != nil && l.unrecorded() >= l.maxUnrecorded()
+	l.settled(j.item.Seq)
 	if err == nil && o.To == queue.Retrying {
-		j.lane.note(o.DueAt)
-		d.wake(j.lane)
+		l.note(o.DueAt)
+		wake = true
+	}
+	if wake {
+		d.wake(l)
 	}
 }
 

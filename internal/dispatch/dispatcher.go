@@ -106,7 +106,7 @@ func (d *Dispatcher) lane(k plan.EndpointKey) *lane {
 	case l.stored.Disabled:
 		l.flow.enter(Disabled, l.stored.Reason, l.stored.At)
 	case l.stored.BackingOff:
-		l.flow.resume(l.stored.Reason, now)
+		l.flow.resume(l.stored.Reason, l.stored.Until, now)
 	case d.queue.Counts(k).Waiting() > 0:
 		l.flow.drain(false, now)
 	}

@@ -143,6 +143,9 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 	if l.inFlight >= min(allowed, share) {
 		return idle, item{}, wake
 	}
+	if l.unrecorded() >= l.maxUnrecorded() {
+		return idle, item{}, time.Time{} // recorded wakes it
+	}
 	expedite := l.expediting()
 	if l.wants(expedite, now) && !l.loading {
 		return load, item{}, time.Time{}
@@ -158,6 +161,12 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 	}
 	return idle, item{}, wake // what else there may be wakes the lane itself: a load, or an attempt that ends
 }
+
+// unrecorded is how many outcomes are not yet on their way to the disk. They are what a
+// crash repeats, so a store that hangs must stop the lane.
+func (l *lane) unrecorded() int { return len(l.flying) - l.inFlight }
+
+func (l *lane) maxUnrecorded() int { return max(64, 2*l.target.MaxInFlight) }
 
 // expediting reports whether retrying deliveries are being brought forward.
 func (l *lane) expediting() bool { return l.flow.state == Draining && l.flow.expedite }
@@ -185,9 +194,12 @@ func (l *lane) remember() bool {
 	was := l.stored
 	switch l.flow.state {
 	case BackingOff:
-		l.stored.BackingOff, l.stored.Reason = true, l.flow.reason
+		l.stored.BackingOff, l.stored.Reason, l.stored.Until = true, l.flow.reason, time.Time{}
+		if l.flow.reason == ReasonRateLimited {
+			l.stored.Until = l.flow.until
+		}
 	case Active:
-		l.stored.BackingOff, l.stored.Reason = false, ""
+		l.stored.BackingOff, l.stored.Reason, l.stored.Until = false, "", time.Time{}
 	default: // Draining hasn't caught up yet; Disabled is noted with its cause
 	}
 	l.unsaved = l.unsaved || l.stored != was

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -322,13 +323,15 @@ func TestStopGivesBackWhatDoesNotFinish(t *testing.T) {
 	slow.Store(true)
 	inWorld(t, func(h hit) deliver.Result {
 		if slow.Load() && h.id > "evt_000001" {
-			time.Sleep(10 * time.Second)
+			time.Sleep(5 * time.Second)
 		}
 		return status(200)
 	}, func(w *world) {
 		w.send(3)
 		w.after(time.Second)
-		w.d.Stop(2 * time.Second)
+		if err := w.d.Stop(2 * time.Second); err != nil {
+			t.Error(err)
+		}
 		w.stop()
 		<-w.done
 		if err := w.store.Close(); err != nil {
@@ -551,4 +554,141 @@ func TestEnableKnocksAtOnceWhereALaneBacksOff(t *testing.T) {
 			t.Errorf("after a success the last failure is %+v, want none", v.LastFailure)
 		}
 	})
+}
+
+// A 410 speaks for the address that was asked, not for the one that took its place.
+func TestALate410OfTheFormerURLDisablesNothing(t *testing.T) {
+	inWorld(t, func(h hit) deliver.Result {
+		if h.host == "orders.example.com" {
+			time.Sleep(4 * time.Second)
+			return status(410)
+		}
+		return status(200)
+	}, func(w *world) {
+		w.send(1)
+		w.after(time.Second)
+		w.change(func(p *plan.Plan) { p.Endpoints[0].URL, p.Endpoints[0].Hash = "https://new.example.com/", "2" })
+		w.after(time.Minute)
+		w.send(3)
+		w.after(10 * time.Minute)
+		w.want(0, 4, 0)
+		if w.state() == Disabled {
+			t.Error("the new endpoint is Disabled by the former one's 410")
+		}
+	})
+}
+
+func TestADisabledEndpointThatIsMadeAnewIsEnabled(t *testing.T) {
+	var up atomic.Bool
+	inWorld(t, func(hit) deliver.Result {
+		if up.Load() {
+			return status(200)
+		}
+		return status(410)
+	}, func(w *world) {
+		w.send(1)
+		w.after(time.Minute)
+		e := w.withoutEndpoint(true)
+		w.after(time.Hour)
+		up.Store(true)
+		e.FirstSeen = w.store.Clock().Now()
+		w.withEndpoint(e)
+		w.send(1)
+		w.after(time.Minute)
+		w.want(0, 1, 1)
+	})
+}
+
+// stuck is a store whose outcomes don't get to the disk.
+type stuck struct {
+	queue.Queue
+	mu      sync.Mutex
+	hanging bool
+	held    []func()
+}
+
+func (s *stuck) Record(o queue.Outcome, done func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hanging {
+		s.held = append(s.held, func() { s.Queue.Record(o, done) })
+		return
+	}
+	s.Queue.Record(o, done)
+}
+
+// What is not recorded is what a crash repeats: a store that hangs stops the lane.
+func TestAStoreThatHangsStopsAttempts(t *testing.T) {
+	var s *stuck
+	inWorld(t, answers(200), func(w *world) {
+		w.end()
+		w.wrap = func(q queue.Queue) queue.Queue { s = &stuck{Queue: q, hanging: true}; return s }
+		w.start()
+		w.send(1000)
+		w.after(time.Minute)
+		if n := len(w.seen()); n > 64+16 {
+			t.Errorf("%d attempts while no outcome was written", n)
+		}
+		s.mu.Lock()
+		s.hanging = false
+		held := s.held
+		s.mu.Unlock()
+		for _, record := range held {
+			record()
+		}
+		w.after(time.Minute)
+		w.want(0, 1000, 0)
+	})
+}
+
+// A pause that a receiver asked for outlives restarts.
+func TestRetryAfterOutlivesARestart(t *testing.T) {
+	inWorld(t, func(hit) deliver.Result {
+		r := status(503)
+		r.RetryAfter = []string{"3600"}
+		return r
+	}, func(w *world) {
+		w.send(20)
+		w.after(time.Second)
+		w.forget()
+		for range 5 {
+			w.restart()
+			w.after(5 * time.Minute)
+		}
+		if n := len(w.seen()); n != 0 {
+			t.Errorf("%d attempts within the hour that the receiver asked for", n)
+		}
+	})
+}
+
+func TestAStopDoesNotWaitForeverForAStoreThatHangs(t *testing.T) {
+	inWorld(t, answers(200), func(w *world) {
+		release := make(chan struct{}) // made in the bubble
+		w.end()
+		w.wrap = func(q queue.Queue) queue.Queue { return deaf{q, release} }
+		w.start()
+		w.send(1)
+		w.after(time.Second)
+		begun := time.Now()
+		if err := w.d.Stop(20 * time.Second); !errors.Is(err, ErrStuck) {
+			t.Errorf("stop: %v, want ErrStuck", err)
+		}
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("the stop took %v", took)
+		}
+		close(release)
+		w.after(time.Second)
+		w.want(0, 1, 0)
+	})
+}
+
+// deaf is a store that takes no outcome until it is released.
+type deaf struct {
+	queue.Queue
+	release chan struct{}
+}
+
+func (d deaf) Record(o queue.Outcome, done func(error)) {
+	<-d.release
+	d.Queue.Record(o, done)
 }

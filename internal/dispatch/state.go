@@ -73,6 +73,9 @@ type flow struct {
 	// epoch numbers the states, so that answers to attempts of a former state are
 	// known as such.
 	epoch int
+	// anew is the epoch in which the endpoint was last changed or enabled: answers to
+	// attempts begun before speak of what is no more.
+	anew int
 }
 
 func (f *flow) enter(s State, reason string, now time.Time) {
@@ -84,6 +87,9 @@ func (f *flow) enter(s State, reason string, now time.Time) {
 // result takes what an attempt, begun in the given epoch, says. pause is the
 // Retry-After of a 429 or 503, 0 without one. expedite is the policy's onRecovery.
 func (f *flow) result(v verdict, pause time.Duration, epoch int, expedite bool, now time.Time) {
+	if epoch < f.anew {
+		return
+	}
 	switch v {
 	case succeeded:
 		f.rejections = 0
@@ -135,9 +141,7 @@ func (f *flow) backingOff(v verdict, pause time.Duration, current, expedite bool
 		// An attempt from before: it may ask for a longer pause, but it isn't news.
 		f.until = later(f.until, now.Add(pause))
 	case v == refused:
-		// It answers, if not gladly: ask again soon.
-		f.step = 0
-		f.until = now.Add(max(firstBackOff, pause))
+		f.drain(expedite, now) // it is up, and says no to this one
 	default:
 		f.backOff(f.reason, pause, now)
 	}
@@ -145,10 +149,9 @@ func (f *flow) backingOff(v verdict, pause time.Duration, current, expedite bool
 
 func (f *flow) draining(v verdict, pause time.Duration, current bool, now time.Time) {
 	switch {
-	case v == succeeded:
+	case v == succeeded, v == refused:
 		f.faults = 0
 		f.limit++
-	case v == refused:
 	case v == rejected && f.rejections >= faultsToBackOff:
 		f.backOff(ReasonRejecting, pause, now)
 	case v == rejected:
@@ -183,8 +186,9 @@ func (f *flow) backOff(reason string, pause time.Duration, now time.Time) {
 
 // resume is how a lane that had not caught up begins after a restart: with one
 // attempt, at once.
-func (f *flow) resume(reason string, now time.Time) {
+func (f *flow) resume(reason string, until, now time.Time) {
 	f.enter(BackingOff, reason, now)
+	f.until = until // what the receiver asked for holds
 	if reason == ReasonRejecting {
 		f.rejections = faultsToBackOff
 	}
@@ -194,7 +198,6 @@ func (f *flow) resume(reason string, now time.Time) {
 func (f *flow) drain(expedite bool, now time.Time) {
 	f.enter(Draining, "", now)
 	f.limit, f.expedite, f.until = 1, expedite, time.Time{}
-	f.rejections = 0
 }
 
 // full ends Draining.
@@ -205,8 +208,20 @@ func (f *flow) full(now time.Time) {
 
 // enable brings a lane back from Disabled: the next attempt is made at once.
 func (f *flow) enable(expedite bool, now time.Time) {
-	f.step = 0
+	f.step, f.rejections = 0, 0
 	f.drain(expedite, now)
+	f.anew = f.epoch
+}
+
+// changed is for an endpoint that is another one now: what was said of the former is
+// forgotten, and what was wrong may be mended, so the next attempt is made at once.
+func (f *flow) changed(now time.Time) {
+	f.epoch++
+	f.anew = f.epoch
+	f.faults, f.rejections = 0, 0
+	if f.state == BackingOff {
+		f.until, f.step = now, 0
+	}
 }
 
 // allowed is how many attempts may be in flight, given the endpoint's own maximum,

@@ -171,3 +171,50 @@ func TestAnAddressThatIsNotAllowedSaysNothingOfTheReceiver(t *testing.T) {
 		t.Errorf("%v, want Active", f.state)
 	}
 }
+
+func TestAnAnswerToTheFormerEndpointSaysNothing(t *testing.T) {
+	for name, again := range map[string]func(*flow){
+		"changed": func(f *flow) { f.changed(at(1)) },
+		"enabled": func(f *flow) { f.result(gone, 0, f.epoch, true, at(0)); f.enable(true, at(1)) },
+	} {
+		var f flow
+		before := f.epoch
+		again(&f)
+		state := f.state
+		for range 10 {
+			f.result(gone, 0, before, true, at(2))
+			f.result(faulted, time.Hour, before, true, at(2))
+			f.result(rejected, 0, before, true, at(2))
+		}
+		if f.state != state {
+			t.Errorf("%s: late answers make it %v, want %v", name, f.state, state)
+		}
+	}
+}
+
+func TestAReceiverThatRefusesIsUp(t *testing.T) {
+	var f flow
+	f.backOff(ReasonFailing, 0, at(0))
+	f.result(refused, 0, f.epoch, true, at(1)) // 422
+	if f.state != Draining {
+		t.Fatalf("after a refusal: %v, want Draining", f.state)
+	}
+	for range 20 {
+		f.result(refused, 0, f.epoch, true, at(1))
+	}
+	if n, _ := f.allowed(16, at(1)); n != 16 {
+		t.Errorf("%d in flight after twenty refusals, want 16", n)
+	}
+}
+
+func TestARefusalDoesNotEndRejecting(t *testing.T) {
+	var f flow
+	for range 5 {
+		f.result(rejected, 0, f.epoch, true, at(0))
+	}
+	f.result(refused, 0, f.epoch, true, at(1))
+	f.result(rejected, 0, f.epoch, true, at(1))
+	if !f.rejecting() {
+		t.Errorf("%v %s, want Rejecting: there was no success between", f.state, f.reason)
+	}
+}

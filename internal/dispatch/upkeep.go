@@ -120,6 +120,7 @@ func (d *Dispatcher) upkeepLane(ctx context.Context, k plan.EndpointKey) error {
 	if l == nil {
 		return nil
 	}
+	d.pulse() // settling millions takes its time, and is a sign of life
 	l.care.Lock()
 	defer l.care.Unlock()
 	d.mu.Lock()
@@ -196,8 +197,9 @@ func (d *Dispatcher) settle(ctx context.Context, l *lane, before time.Time, reas
 
 // Stop ends all attempts: no new one begins, those under way may finish within the
 // grace, and what is left then is cut and given back. It returns when no attempt is
-// under way and every outcome has been handed to the queue.
-func (d *Dispatcher) Stop(grace time.Duration) {
+// under way and every outcome has been handed to the queue; ErrStuck if that has not
+// come about some time after the grace, because the queue takes nothing.
+func (d *Dispatcher) Stop(grace time.Duration) error {
 	d.mu.Lock()
 	d.stopping = true
 	for _, l := range d.lanes {
@@ -205,7 +207,26 @@ func (d *Dispatcher) Stop(grace time.Duration) {
 	}
 	d.mu.Unlock()
 	cut := time.AfterFunc(grace, d.cut)
-	d.work.Wait()
-	cut.Stop()
-	d.cut()
+	defer d.cut()
+	defer cut.Stop()
+	ended := make(chan struct{})
+	go func() {
+		d.work.Wait()
+		close(ended)
+	}()
+	patience := time.NewTimer(grace + stopPatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-patience.C:
+		return ErrStuck
+	}
 }
+
+// stopPatience is how long after the grace a stop waits for outcomes to be taken.
+const stopPatience = 5 * time.Second
+
+// ErrStuck says that a stop was not clean: attempts that were made are not recorded, and
+// will be made again.
+var ErrStuck = errors.New("the store takes no outcomes; what was under way is attempted again after a restart")

@@ -129,7 +129,9 @@ func (w *world) logger() logr.Logger {
 }
 
 func (w *world) end() {
-	w.d.Stop(time.Minute)
+	if err := w.d.Stop(time.Minute); err != nil {
+		w.t.Error(err)
+	}
 	w.stop()
 	<-w.done
 	if err := w.store.Close(); err != nil {

@@ -146,6 +146,8 @@ type Lane struct {
 	// BackingOff lanes have not caught up since their receiver failed: after a restart
 	// they begin with one attempt, and bring forward what waits once it succeeds.
 	BackingOff bool
+	// Until is the end of the pause that the receiver asked for.
+	Until time.Time
 	// Reason is of Disabled or BackingOff.
 	Reason string
 	// Message is one plain sentence for people.

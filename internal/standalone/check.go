@@ -38,6 +38,9 @@ func (p *process) check() error {
 		if _, err := os.Stat(p.Dir); err != nil {
 			return fmt.Errorf("-f %s: %w", p.Dir, errors.Unwrap(err))
 		}
+		if err := manifest.CheckRoot(p.Dir); err != nil {
+			return fmt.Errorf("-f: %w", err)
+		}
 		if sameFolder(p.Dir, p.Data) {
 			return fmt.Errorf("-f and --data are the same folder, %s: give the queue a folder of its own with --data; it may lie within that of the manifests", p.Data)
 		}

@@ -60,14 +60,13 @@ func (p *process) open(ctx context.Context) (err error) {
 	if err := makePrivateFolder(p.Data); err != nil {
 		return err
 	}
-	// The listener first: a second process is told so before it touches anything.
+	link := &listenerLink{}
+	if p.store, err = p.openStore(ctx, link); err != nil {
+		return err
+	}
+	// Only now: who connects is not kept waiting for a store that takes its time.
 	if p.listener, err = net.Listen("tcp", p.Listen); err != nil {
 		return fmt.Errorf("listen on %s: %w; choose another address with --listen", p.Listen, err)
-	}
-	link := &listenerLink{}
-	p.store, err = pebble.Open(pebble.Options{Dir: filepath.Join(p.Data, queueFolder), Listener: link, Log: p.Log.WithName("store")})
-	if err != nil {
-		return err
 	}
 	if p.planner, err = newPlanner(p); err != nil {
 		return err
@@ -94,6 +93,40 @@ func (p *process) open(ctx context.Context) (err error) {
 	p.use(ctx, first)
 	return nil
 }
+
+// openStore opens the queue. A store on a full disk may hang as it opens, which a stop
+// must not wait for: the folder is freed by the end of the process.
+func (p *process) openStore(ctx context.Context, link *listenerLink) (*pebble.Store, error) {
+	type opened struct {
+		store *pebble.Store
+		err   error
+	}
+	result := make(chan opened, 1)
+	go func() {
+		s, err := pebble.Open(pebble.Options{Dir: filepath.Join(p.Data, queueFolder), Listener: link, Log: p.Log.WithName("store")})
+		result <- opened{s, err}
+	}()
+	slow := time.NewTimer(slowOpen)
+	defer slow.Stop()
+	for {
+		select {
+		case r := <-result:
+			return r.store, r.err
+		case <-slow.C:
+			p.Log.Info("Opening the store takes long; its disk may be full: it goes on by itself when there is room")
+		case <-ctx.Done():
+			select {
+			case r := <-result:
+				return r.store, r.err
+			case <-time.After(shutdownPatience):
+				return nil, errors.New("stopped while the store was being opened; nothing was changed")
+			}
+		}
+	}
+}
+
+// slowOpen is when opening the store is told to take long.
+const slowOpen = 10 * time.Second
 
 // use makes a plan the one in force. While it takes the place of the former one, what
 // either allows may be dialled: an attempt that is denied is a dead letter at once, and
@@ -163,7 +196,9 @@ func ignoreTimeout(err error) error {
 
 // stop ends what Run opened.
 func (p *process) stop() error {
-	p.lanes.Stop(p.Grace)
+	if err := p.lanes.Stop(p.Grace); err != nil {
+		return fmt.Errorf("stop: %w", err) // closing the store would hang as well
+	}
 	waiting, _ := p.waiting()
 	if err := p.close(); err != nil {
 		return fmt.Errorf("stop: %w", err)

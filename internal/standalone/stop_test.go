@@ -153,7 +153,7 @@ func TestASecondProcessIsToldWhoHoldsTheData(t *testing.T) {
 	if want := fmt.Sprintf("in use by process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a second process on the same data: %v, want %q", err, want)
 	}
-	o.Listen = strings.TrimPrefix(r.url, "http://")
+	o.Listen, o.Data = strings.TrimPrefix(r.url, "http://"), t.TempDir()
 	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--listen") {
 		t.Errorf("a second process at the same address: %v, want --listen named", err)
 	}

@@ -15,12 +15,12 @@ func (s *Store) Accept(ctx context.Context, events []queue.NewEvent) ([]queue.Ac
 	if len(events) == 0 {
 		return nil, nil
 	}
-	if err := s.space.check(); err != nil {
-		return nil, err
-	}
 	a := &acceptOp{waitOp: newWaitOp(), events: events}
 	for i := range events {
 		a.size += len(events[i].Event.Body) + 512
+	}
+	if err := s.space.check(a.size); err != nil {
+		return nil, err
 	}
 	if err := s.submit(ctx, a, overloadAfter); err != nil {
 		return nil, err

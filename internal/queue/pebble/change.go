@@ -131,6 +131,9 @@ func (r *recordOp) apply(b *batch) error {
 	if err != nil {
 		return err
 	}
+	if b.s.space.check(len(o.Attempt.Response)) != nil {
+		o.Attempt.Response = nil // what room is left is for the outcomes themselves
+	}
 	is := *was
 	is.Attempts++
 	is.Budget++

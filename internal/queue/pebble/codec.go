@@ -352,6 +352,7 @@ func encodeLane(l queue.Lane) []byte {
 	if l.BackingOff {
 		e.uint(7, 1)
 	}
+	e.time(8, l.Until)
 	return e.b
 }
 
@@ -372,6 +373,8 @@ func decodeLane(b []byte) (l queue.Lane, err error) {
 			l.RetryHash = string(f.b)
 		case 7:
 			l.BackingOff = f.u == 1
+		case 8:
+			l.Until = f.time()
 		}
 		return nil
 	})

@@ -1,9 +1,12 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/go-logr/logr"
@@ -13,6 +16,10 @@ import (
 type pebbleLogger struct {
 	log   logr.Logger
 	fatal func(cause string)
+
+	mu   sync.Mutex
+	told map[string]time.Time
+	more map[string]int
 }
 
 // Infof takes pebble's chatter of flushes and compactions.
@@ -24,7 +31,9 @@ func (l *pebbleLogger) Infof(format string, args ...any) {
 
 // Errorf takes what went wrong and was survived.
 func (l *pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Info("Store reports an error: " + oneLine(format, args))
+	l.seldom("error", func(more int) {
+		l.log.Info("Store reports an error: "+oneLine(format, args), "moreSinceLast", more)
+	})
 }
 
 // Fatalf is called when pebble can't go on. It must not return.
@@ -37,6 +46,28 @@ func (l *pebbleLogger) Fatalf(format string, args ...any) {
 	}
 	os.Exit(exitStoreFailed)
 }
+
+// seldomEvery is how often the same kind of trouble is told of: pebble tries again at
+// once, many times a second.
+const seldomEvery = time.Minute
+
+// seldom tells of a kind of trouble at most once a minute, with how often it came since.
+func (l *pebbleLogger) seldom(kind string, tell func(more int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told == nil {
+		l.told, l.more = map[string]time.Time{}, map[string]int{}
+	}
+	if at, ok := l.told[kind]; ok && time.Since(at) < seldomEvery {
+		l.more[kind]++
+		return
+	}
+	tell(l.more[kind])
+	l.told[kind], l.more[kind] = time.Now(), 0
+}
+
+// plainError keeps an error's words and leaves out the stack that pebble's carry.
+func plainError(err error) error { return errors.New(err.Error()) }
 
 // exitStoreFailed is EX_IOERR of sysexits.h.
 const exitStoreFailed = 74
@@ -53,10 +84,14 @@ func (l *pebbleLogger) listener() *pebbledb.EventListener {
 			l.log.Error(i.Details, "A file of the store is damaged; records outside of the damage are still served", "file", i.Path)
 		},
 		BackgroundError: func(err error) {
-			l.log.Error(err, "The store's background work failed and is tried again")
+			l.seldom("background", func(more int) {
+				l.log.Error(plainError(err), "The store's background work fails and is tried again; the disk may be full", "moreSinceLast", more)
+			})
 		},
 		DiskSlow: func(i pebbledb.DiskSlowInfo) {
-			l.log.Info("The store's disk is slow", "operation", i.OpType.String(), "took", i.Duration.String())
+			l.seldom("slow", func(more int) {
+				l.log.Info("The store's disk is slow", "operation", i.OpType.String(), "took", i.Duration.String(), "moreSinceLast", more)
+			})
 		},
 		WriteStallBegin: func(i pebbledb.WriteStallBeginInfo) {
 			l.log.V(1).Info("The store holds writes back until its background work has caught up", "reason", i.Reason)
