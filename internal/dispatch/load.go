@@ -115,7 +115,7 @@ func (l *lane) loadedOld(ds []queue.Delivery, w want) {
 	for _, del := range ds {
 		l.oldSeq = del.Seq
 		failedAt := del.DueAt.Add(-del.Delay)
-		if asked := failedAt.Add(del.Asked).After(w.now); !asked && !l.stale(del.Seq) && failedAt.Before(l.oldBefore) {
+		if asked := failedAt.Add(del.Asked).After(w.now); !asked && !l.stale(del.Seq) && !failedAt.After(l.oldBefore) {
 			l.old = append(l.old, item{Delivery: del})
 		}
 	}

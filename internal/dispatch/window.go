@@ -50,7 +50,7 @@ type window struct {
 	old     []item
 	oldSeq  queue.Seq
 	oldMore bool
-	// oldBefore: only what failed before this time is brought forward.
+	// oldBefore: only what had failed by this time is brought forward.
 	oldBefore time.Time
 }
 
