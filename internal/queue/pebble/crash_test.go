@@ -29,7 +29,7 @@ func clone(fs *vfs.MemFS, seed uint64, unsynced int) *vfs.MemFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: rand.New(rand.NewPCG(seed, 1))})
 }
 
-// The machine crashes at any moment under load, several times in a row, and what was
+// case QD93: the machine crashes at any moment under load, several times in a row, and what was
 // not synced is there or not, block by block.
 func TestCrashUnderLoad(t *testing.T) {
 	t.Parallel()
