@@ -42,7 +42,7 @@ func lockFolder(fs vfs.FS, dir string) (*ownerLock, error) {
 func (l *ownerLock) sign() error {
 	host, _ := os.Hostname()
 	if err := writeFile(l.fs, l.dir, ownerFile, fmt.Sprintf("process %d on %s\n", os.Getpid(), host)); err != nil {
-		return fmt.Errorf("write to the store's folder: %w", err)
+		return fmt.Errorf("write to the store's folder: %w (if its volume is full, free some space and start again: everything accepted is still there)", err)
 	}
 	return nil
 }
