@@ -172,6 +172,8 @@ func Build(ctx context.Context, dir string) (string, error) {
 	}
 	bin := filepath.Join(dir, "doorstep")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/doorstep-dev/doorstep/cmd/doorstep")
+	// As make build does: with cgo pebble's memory would lie elsewhere, and measure less.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building doorstep: %w\n%s", err, out)
 	}

@@ -72,9 +72,9 @@ func (m message) header(id, typ string) http.Header {
 	return h
 }
 
-// libraryCan reports whether a library can verify the body at all. Those for
+// canVerify reports whether a library can verify the body at all. Those for
 // JavaScript take the body as text: they decode it as UTF-8 and sign it encoded again,
 // so that a body that isn't UTF-8 can only be verified over its bytes.
-func (m message) libraryCan(library, body string) bool {
+func (m message) canVerify(library, body string) bool {
 	return library == "bytes" || utf8.ValidString(body)
 }

@@ -286,7 +286,7 @@ func (p posted) check(t *testing.T, library string, lines []request) {
 		if r.Attempt != i+1 {
 			t.Errorf("request %d says it is attempt %d", i+1, r.Attempt)
 		}
-		if can := p.libraryCan(library, p.body); r.Verified != can {
+		if can := p.canVerify(library, p.body); r.Verified != can {
 			t.Errorf("request %d: verified %v (%s), want %v", i+1, r.Verified, r.Error, can)
 		}
 		if p.contentType != "" && r.ContentType != p.contentType {
