@@ -37,9 +37,6 @@ var keys = []string{
 }
 
 func TestQuickRunMeasuresEverything(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a worker for some 20 seconds")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	o := options{conns: 16, size: 1024, rate: 500, inFlight: 32, dir: t.TempDir()}.shortened()

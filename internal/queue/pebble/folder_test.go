@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -113,7 +114,7 @@ func TestFoldersOfOurOwn(t *testing.T) {
 // when the first is gone, even by SIGKILL.
 func TestSecondProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHoldStore$")
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HOLD_STORE="+dir)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -153,15 +154,24 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
-// TestHoldStore is the other process of TestSecondProcess.
-func TestHoldStore(t *testing.T) {
-	dir := os.Getenv("HOLD_STORE")
-	if dir == "" {
-		t.Skip("runs as the child of TestSecondProcess")
+// TestMain is also the other process of TestSecondProcess.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("HOLD_STORE"); dir != "" {
+		holdStore(dir)
+		return
 	}
-	s := open(t, pebble.Options{Dir: dir})
-	if _, err := s.Accept(t.Context(), []queue.NewEvent{newEvent("1", endpoints[0])}); err != nil {
-		t.Fatal(err)
+	os.Exit(m.Run())
+}
+
+// holdStore holds a store with one event until its standard input ends.
+func holdStore(dir string) {
+	s, err := pebble.Open(pebble.Options{Dir: dir})
+	if err == nil {
+		_, err = s.Accept(context.Background(), []queue.NewEvent{newEvent("1", endpoints[0])})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("held")
 	_, _ = os.Stdin.Read(make([]byte, 1))
