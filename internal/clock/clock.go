@@ -25,11 +25,14 @@ func New(wall func() time.Time, notBefore time.Time) *Clock {
 	if wall == nil {
 		wall = time.Now
 	}
+	// Read first, so that a pause between the two readings leaves steady time ahead of the
+	// wall clock, never behind what was stamped by it.
+	start := time.Now()
 	base := wall().Round(0).UTC()
 	if notBefore.After(base) {
 		base = notBefore.Round(0).UTC()
 	}
-	return &Clock{base: base, start: time.Now(), wall: wall}
+	return &Clock{base: base, start: start, wall: wall}
 }
 
 // Now is the steady time, in UTC and without a monotonic reading.

@@ -37,6 +37,12 @@ func (r *shutReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+func (r *shutReceiver) has(delivery string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.took[delivery] > 0
+}
+
 func (r *shutReceiver) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +138,7 @@ func TestAbsenceIsNotDeletion(t *testing.T) {
 	}
 	for _, f := range fates {
 		for i := range events {
-			if r.took[fmt.Sprintf("/%s before-%d", f, i)] == 0 {
+			if !r.has(fmt.Sprintf("/%s before-%d", f, i)) {
 				t.Errorf("endpoint %s did not get event before-%d", f, i)
 			}
 		}
