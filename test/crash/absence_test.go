@@ -129,17 +129,18 @@ func TestAbsenceIsNotDeletion(t *testing.T) {
 
 	restore()
 	r.open.Store(true)
-	// Every endpoint gets the first events. The others go to all but the deleted one: what
-	// can't be read keeps its former version.
-	want := len(fates)*events + (len(fates)-1)*events
+	// Every endpoint gets every event, also what came while it was not to be seen.
+	want := 2 * len(fates) * events
 	if err := awaitUntil(t, 90*time.Second, "everything to be delivered", func() (bool, error) { return r.count() >= want, nil }); err != nil {
 		v, _ := views(w)
 		t.Errorf("%v: %d of %d arrived; endpoints: %+v", err, r.count(), want, v)
 	}
 	for _, f := range fates {
 		for i := range events {
-			if !r.has(fmt.Sprintf("/%s before-%d", f, i)) {
-				t.Errorf("endpoint %s did not get event before-%d", f, i)
+			for _, when := range []string{"before", "meanwhile"} {
+				if !r.has(fmt.Sprintf("/%s %s-%d", f, when, i)) {
+					t.Errorf("endpoint %s did not get event %s-%d", f, when, i)
+				}
 			}
 		}
 	}
