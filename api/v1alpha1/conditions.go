@@ -23,6 +23,8 @@ const (
 	ReasonProgressing = "Progressing"
 	// ReasonSecretNotFound means that a Secret the object refers to does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonConfigMapNotFound means that a ConfigMap the object refers to does not exist.
+	ReasonConfigMapNotFound = "ConfigMapNotFound"
 	// ReasonRetryPolicyNotFound means that the RetryPolicy of retryPolicyRef does not exist.
 	ReasonRetryPolicyNotFound = "RetryPolicyNotFound"
 )
@@ -33,6 +35,10 @@ const (
 	ReasonSecretKeyMissing = "SecretKeyMissing"
 	// ReasonKeyInvalid means that a signing key's text is not a key of the endpoint's scheme.
 	ReasonKeyInvalid = "KeyInvalid"
+	// ReasonFilterInvalid means that filter can't be compiled, or costs too much.
+	ReasonFilterInvalid = "FilterInvalid"
+	// ReasonCertificateInvalid means that a certificate or its key can't be read.
+	ReasonCertificateInvalid = "CertificateInvalid"
 	// ReasonURLInvalid means that url can't be requested.
 	ReasonURLInvalid = "URLInvalid"
 	// ReasonRetryPolicyInvalid means that a RetryPolicy, or the one of an endpoint or a pool, can't be used.
@@ -50,6 +56,8 @@ const (
 	ReasonBackingOff = "BackingOff"
 	// ReasonRejecting is BackingOff after a run of 401, 403, 404, 405 or 407; such answers dead-letter nothing meanwhile.
 	ReasonRejecting = "Rejecting"
+	// ReasonAuthFailed means that no OAuth2 token can be had for the endpoint; no attempt is burnt meanwhile.
+	ReasonAuthFailed = "AuthFailed"
 	// ReasonDraining means that the receiver is back and waiting deliveries are brought forward, ramped up.
 	ReasonDraining = "Draining"
 	// ReasonDisabled means that nothing is attempted until the endpoint is enabled or its spec changes.

@@ -11,6 +11,19 @@ const (
 	// DefaultSignatureScheme is spec.signing.scheme of a WebhookEndpoint.
 	DefaultSignatureScheme = SignatureSchemeStandardWebhooks
 
+	// DefaultRequestBody is spec.body of a WebhookEndpoint.
+	DefaultRequestBody = RequestBodyEvent
+	// DefaultOrdering is spec.ordering of a WebhookEndpoint.
+	DefaultOrdering = OrderingNone
+	// DefaultRateInterval is spec.rateLimit.interval of a WebhookEndpoint.
+	DefaultRateInterval = time.Second
+	// DefaultRotationOverlap is spec.signing.rotationOverlap of a WebhookEndpoint.
+	DefaultRotationOverlap = 24 * time.Hour
+	// DefaultHMACContent is spec.signing.hmac.content of a WebhookEndpoint.
+	DefaultHMACContent = "{body}"
+	// DefaultCACertificateKey is the key of a CACertificateReference.
+	DefaultCACertificateKey = "ca.crt"
+
 	// DefaultMaxAge is spec.maxAge of a RetryPolicy.
 	DefaultMaxAge = 72 * time.Hour
 	// DefaultJitterType is spec.jitter.type of a RetryPolicy without jitter.
@@ -32,6 +45,16 @@ const (
 	DefaultDedupeWindow = 24 * time.Hour
 	// DefaultPoolMaxInFlight is spec.limits.maxInFlight of a DeliveryPool.
 	DefaultPoolMaxInFlight int32 = 512
+	// DefaultNamespaceWaitingBytesPercent is spec.limits.perNamespace.waitingBytesPercent of a DeliveryPool.
+	DefaultNamespaceWaitingBytesPercent int32 = 50
+	// DefaultEndpointWaitingBytesPercent is spec.limits.perEndpoint.waitingBytesPercent of a DeliveryPool.
+	DefaultEndpointWaitingBytesPercent int32 = 25
+	// DefaultMaxBytesPercent is how much of its volume the store of a DeliveryPool without spec.retention.maxBytes uses.
+	DefaultMaxBytesPercent int32 = 60
+	// DefaultPayloadRetention is spec.retention.payloads of a DeliveryPool.
+	DefaultPayloadRetention = PayloadsWithRecord
+	// DefaultResponseBodyRetention is spec.retention.responseBodies of a DeliveryPool.
+	DefaultResponseBodyRetention = ResponseBodiesOnFailure
 	// DefaultRetainDelivered is spec.retention.delivered of a DeliveryPool.
 	DefaultRetainDelivered = 72 * time.Hour
 	// DefaultRetainDeadLetters is spec.retention.deadLetters of a DeliveryPool.

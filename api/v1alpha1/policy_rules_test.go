@@ -167,7 +167,7 @@ func TestDeliveryPoolRules(t *testing.T) {
 		{"100 networks", many(100), nil},
 		{"101 networks", many(101), []string{"spec.egress.allow: must have at most 100 items"}},
 		{"no networks", "egress: {allow: []}", []string{"spec.egress.allow: spec.egress.allow in body should have at least 1 items"}},
-		{"network twice", "egress: {allow: [{cidr: 10.0.0.0/8}, {cidr: 10.0.0.0/8}]}", []string{"spec.egress.allow[1]: Duplicate value"}},
+		{"network twice, for other ports", "egress: {allow: [{cidr: 10.0.0.0/8, ports: [80]}, {cidr: 10.0.0.0/8, ports: [8080], namespaces: [shop]}]}", nil},
 		{"address without prefix", allow("10.0.0.1"), []string{network}},
 		{"bits after the prefix", allow("10.0.0.1/8"), []string{network}},
 		{"prefix too long", allow("10.0.0.0/33"), []string{network}},

@@ -156,7 +156,7 @@ func TestWebhookEndpointRules(t *testing.T) {
 			[]string{"spec.signing.keys[0].secretKeyRef.name: spec.signing.keys[0].secretKeyRef.name in body should match"}},
 		{"Secret key with a slash", url + "signing: {keys: [{name: a, secretKeyRef: {name: s, key: a/b}}]}",
 			[]string{"spec.signing.keys[0].secretKeyRef.key: spec.signing.keys[0].secretKeyRef.key in body should match"}},
-		{"another signature scheme", url + "signing: {scheme: GitHub}", []string{"spec.signing.scheme: supported values: \"StandardWebhooks\""}},
+		{"unknown signature scheme", url + "signing: {scheme: Svix}", []string{"spec.signing.scheme: supported values: \"StandardWebhooks\", \"GitHub\""}},
 
 		{"retry policy name in capitals", url + "retryPolicyRef: {name: Patient}",
 			[]string{"spec.retryPolicyRef.name: spec.retryPolicyRef.name in body should match"}},

@@ -58,6 +58,49 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
+// SecretReference names a Secret in the namespace of the object that holds the reference.
+type SecretReference struct {
+	// name is the Secret's name, in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +required
+	Name string `json:"name"`
+}
+
+// CACertificateKind is a kind of object that holds certificates.
+// +kubebuilder:validation:Enum=ConfigMap;Secret
+type CACertificateKind string
+
+const (
+	// CACertificateKindConfigMap is a ConfigMap.
+	CACertificateKindConfigMap CACertificateKind = "ConfigMap"
+	// CACertificateKindSecret is a Secret.
+	CACertificateKindSecret CACertificateKind = "Secret"
+)
+
+// CACertificateReference names one key, of a ConfigMap or a Secret in the namespace of the object that holds the
+// reference, that holds certificates of authorities in PEM.
+type CACertificateReference struct {
+	// kind is what holds the certificates. Unset: ConfigMap.
+	// +optional
+	Kind CACertificateKind `json:"kind,omitempty"`
+
+	// name is the object's name, in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +required
+	Name string `json:"name"`
+
+	// key is the key within the object's data. Unset: ca.crt.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +optional
+	Key string `json:"key,omitempty"`
+}
+
 // RetryPolicyReference names a RetryPolicy in the namespace of the object that holds the reference.
 type RetryPolicyReference struct {
 	// name is the RetryPolicy's name, in the same namespace.

@@ -32,9 +32,51 @@ type WebhookEndpointSpec struct {
 	// +optional
 	EventTypes []EventTypePattern `json:"eventTypes,omitempty"`
 
+	// matchAttributes are attributes that an event must have, 1 to 16, each with exactly this value: CloudEvents extensions
+	// (and subject, dataschema), or members of a plain event's "attributes". They are looked up in an index, so that
+	// thousands of endpoints told apart by one cost no more than the few that match. Unset: any event.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	MatchAttributes []AttributeMatch `json:"matchAttributes,omitempty"`
+
+	// filter is a CEL expression over event {id, type, source, time, attributes, data} that must be true for an event to be
+	// sent, such as event.data.amount >= 1000. It is asked last, after eventTypes and matchAttributes. An event for which it
+	// can't be evaluated is kept as filterError and can be replayed; an expression that can't be compiled holds the
+	// endpoint. Unset: every event.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Filter string `json:"filter,omitempty"`
+
+	// body says what is posted. Event: the bytes as they were accepted. Data: the bytes of the event's data alone, as the
+	// producer wrote them. Unset: Event.
+	// +optional
+	Body RequestBody `json:"body,omitempty"`
+
 	// signing says how requests are signed. Unset: Standard Webhooks, with a key that Doorstep generates.
 	// +optional
 	Signing *Signing `json:"signing,omitempty"`
+
+	// headers are added to every request, 1 to 20. Headers of HTTP itself, of signatures and of Doorstep can't be set.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	Headers []Header `json:"headers,omitempty"`
+
+	// auth says how Doorstep identifies itself to the receiver, in the header Authorization. Unset: not at all, beside the
+	// signature.
+	// +optional
+	Auth *Auth `json:"auth,omitempty"`
+
+	// tls says which certificates are used with https. Unset: the receiver's certificate must be signed by an authority that
+	// the worker's system trusts, and no certificate is sent.
+	// +optional
+	TLS *TLS `json:"tls,omitempty"`
 
 	// timeout is how long one whole attempt may take, from the name lookup to the end of the answer: 1s to 60s.
 	// Unset: 15s.
@@ -47,6 +89,18 @@ type WebhookEndpointSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
+
+	// rateLimit is how many requests may be made at most in a while. Retries count; what waits for its turn has not failed.
+	// Unset: no limit.
+	// +optional
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+
+	// ordering says which deliveries wait for the ones before them. None: no order is kept. PerKey: events with the same
+	// partitionkey attribute are delivered one at a time, in the order of acceptance; those without one in any order. All:
+	// every event, one at a time. A failing delivery holds those behind it until it is delivered or dead-lettered. Unset:
+	// None.
+	// +optional
+	Ordering Ordering `json:"ordering,omitempty"`
 
 	// retryPolicyRef names the RetryPolicy that decides when failed deliveries are tried again. A change of it applies to
 	// waiting deliveries. Unset: the DeliveryPool's defaultRetryPolicy, else the built-in policy.
@@ -70,35 +124,386 @@ type WebhookEndpointSpec struct {
 // +kubebuilder:validation:XValidation:rule=`self == '*' || self.matches(r'^[^.*\s\x00-\x1f\x7f]+(\.[^.*\s\x00-\x1f\x7f]+)*(\.\*)?$')`,message="each entry of eventTypes must be a type such as order.created, a type with .* at its end such as order.*, or * alone; an asterisk can stand nowhere else"
 type EventTypePattern string
 
+// AttributeMatch is one attribute that an event must have.
+type AttributeMatch struct {
+	// name is the attribute's name: lower-case letters and digits, at most 64, as CloudEvents has it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+$`
+	// +required
+	Name string `json:"name"`
+
+	// value is what the attribute must equal, as text: a boolean as true or false, a number as its digits.
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Value string `json:"value"`
+}
+
+// RequestBody is what is posted of an event.
+// +kubebuilder:validation:Enum=Event;Data
+type RequestBody string
+
+const (
+	// RequestBodyEvent posts the event as it was accepted.
+	RequestBodyEvent RequestBody = "Event"
+	// RequestBodyData posts the event's data alone.
+	RequestBodyData RequestBody = "Data"
+)
+
+// Ordering says which deliveries wait for the ones before them.
+// +kubebuilder:validation:Enum=None;PerKey;All
+type Ordering string
+
+const (
+	// OrderingNone keeps no order.
+	OrderingNone Ordering = "None"
+	// OrderingPerKey keeps the order of events with the same partitionkey attribute.
+	OrderingPerKey Ordering = "PerKey"
+	// OrderingAll keeps the order of all events.
+	OrderingAll Ordering = "All"
+)
+
+// RateLimit is how many requests may be made at most in a while.
+type RateLimit struct {
+	// requests is how many requests may be made in each interval: 1 to 1000000.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +required
+	Requests *int32 `json:"requests,omitempty"`
+
+	// interval is the time that requests counts for: 100ms to 24h. Unset: 1s.
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || (duration(self) >= duration('100ms') && duration(self) <= duration('24h'))",message="interval must be from 100ms to 24h"
+	// +optional
+	Interval Duration `json:"interval,omitempty"`
+
+	// burst is how many requests may be made at once after a quiet time: 1 to 1000000. Unset: as many as requests.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	Burst *int32 `json:"burst,omitempty"`
+}
+
+// Header is one header that is added to every request.
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="each header must have exactly one of value and valueFrom"
+type Header struct {
+	// name is the header's name, in any case.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$%&*+.^_|~-]+$')`,message="name must be a header name: letters, digits and dashes, without spaces or colons"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'stripe-signature', 'x-hub-signature', 'x-hub-signature-256', 'x-github-delivery', 'x-github-event']) && !self.lowerAscii().matches('^(webhook-|doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="name is reserved: headers of HTTP itself, of signatures, of events and of metadata services can't be set; choose another name"
+	// +required
+	Name string `json:"name"`
+
+	// value is the header's value: printable ASCII, at most 4096 characters. Exactly one of value and valueFrom is set.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[!-~]([ -~\t]*[!-~])?$')`,message="value must be printable ASCII without line breaks, and neither begin nor end with a space"
+	// +optional
+	Value string `json:"value,omitempty"`
+
+	// valueFrom says where the value comes from.
+	// +optional
+	ValueFrom *HeaderSource `json:"valueFrom,omitempty"`
+}
+
+// HeaderSource says where a header's value comes from: exactly one of its fields is set.
+// +kubebuilder:validation:ExactlyOneOf=secretKeyRef;event
+type HeaderSource struct {
+	// secretKeyRef takes the value from a Secret. It is never shown.
+	// +optional
+	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
+
+	// event takes the value from the event: id, type, source, subject, time, or attributes. and the name of an attribute. A
+	// header that the event has no value for is left out.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=80
+	// +kubebuilder:validation:Pattern=`^(id|type|source|subject|time|attributes\.[a-z0-9]{1,64})$`
+	// +optional
+	Event string `json:"event,omitempty"`
+}
+
+// AuthType is a way of identifying Doorstep to a receiver.
+// +kubebuilder:validation:Enum=Basic;Bearer;OAuth2ClientCredentials
+type AuthType string
+
+const (
+	// AuthTypeBasic sends user name and password with every request.
+	AuthTypeBasic AuthType = "Basic"
+	// AuthTypeBearer sends a token with every request.
+	AuthTypeBearer AuthType = "Bearer"
+	// AuthTypeOAuth2ClientCredentials asks an authorization server for tokens and sends those.
+	AuthTypeOAuth2ClientCredentials AuthType = "OAuth2ClientCredentials"
+)
+
+// Auth says how Doorstep identifies itself to a receiver. The field that belongs to type is set, and no other.
+// +kubebuilder:validation:XValidation:rule="has(self.basic) == (self.type == 'Basic')",message="basic must be set with type Basic, and with no other"
+// +kubebuilder:validation:XValidation:rule="has(self.bearer) == (self.type == 'Bearer')",message="bearer must be set with type Bearer, and with no other"
+// +kubebuilder:validation:XValidation:rule="has(self.oauth2) == (self.type == 'OAuth2ClientCredentials')",message="oauth2 must be set with type OAuth2ClientCredentials, and with no other"
+type Auth struct {
+	// type is the way of identifying.
+	// +required
+	Type AuthType `json:"type"`
+
+	// basic is for type Basic.
+	// +optional
+	Basic *BasicAuth `json:"basic,omitempty"`
+
+	// bearer is for type Bearer.
+	// +optional
+	Bearer *BearerAuth `json:"bearer,omitempty"`
+
+	// oauth2 is for type OAuth2ClientCredentials.
+	// +optional
+	OAuth2 *OAuth2ClientCredentials `json:"oauth2,omitempty"`
+}
+
+// BasicAuth is HTTP basic authentication.
+type BasicAuth struct {
+	// secretRef names a Secret with the keys username and password, as those of type kubernetes.io/basic-auth have.
+	// +required
+	SecretRef SecretReference `json:"secretRef"`
+}
+
+// BearerAuth is a token that is always the same.
+type BearerAuth struct {
+	// secretKeyRef names the Secret's key that holds the token.
+	// +required
+	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
+}
+
+// OAuth2ClientCredentials asks for tokens by the client credentials grant of OAuth 2.0 (RFC 6749 section 4.4).
+type OAuth2ClientCredentials struct {
+	// tokenURL is the authorization server's token endpoint, under the same rules as url.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://[^/?#@\s]+([/?][^#\s]*)?$')`,message="tokenURL must be an http or https URL without user name, password, spaces and fragment"
+	// +required
+	TokenURL string `json:"tokenURL"`
+
+	// secretRef names a Secret with the keys clientID and clientSecret.
+	// +required
+	SecretRef SecretReference `json:"secretRef"`
+
+	// scopes are asked for, 1 to 20. Unset: none is named.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[!#-\[\]-~]+$`
+	// +optional
+	Scopes []string `json:"scopes,omitempty"`
+
+	// audience is sent as the parameter audience, which some servers ask for. Unset: it is not sent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Audience string `json:"audience,omitempty"`
+
+	// clientAuthentication says how the client's id and secret are sent: Header (HTTP basic) or Body (form fields). Unset:
+	// Header.
+	// +optional
+	ClientAuthentication ClientAuthentication `json:"clientAuthentication,omitempty"`
+}
+
+// ClientAuthentication says how a client's id and secret are sent to an authorization server.
+// +kubebuilder:validation:Enum=Header;Body
+type ClientAuthentication string
+
+const (
+	// ClientAuthenticationHeader sends them by HTTP basic authentication.
+	ClientAuthenticationHeader ClientAuthentication = "Header"
+	// ClientAuthenticationBody sends them as form fields.
+	ClientAuthenticationBody ClientAuthentication = "Body"
+)
+
+// TLS says which certificates are used with https.
+// +kubebuilder:validation:MinProperties=1
+type TLS struct {
+	// caCertificateRefs name the authorities that may have signed the receiver's certificate, 1 to 8, instead of those that
+	// the worker's system trusts.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	CACertificateRefs []CACertificateReference `json:"caCertificateRefs,omitempty"`
+
+	// clientCertificateRef names a Secret of type kubernetes.io/tls (tls.crt and tls.key) with the certificate that is sent
+	// to the receiver. Unset: none is sent.
+	// +optional
+	ClientCertificateRef *SecretReference `json:"clientCertificateRef,omitempty"`
+
+	// serverName is the name that the receiver's certificate must be for, and that is sent as SNI. Unset: the host of url.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?$`
+	// +optional
+	ServerName string `json:"serverName,omitempty"`
+}
+
 // SignatureScheme is a way of signing requests.
-// +kubebuilder:validation:Enum=StandardWebhooks
+// +kubebuilder:validation:Enum=StandardWebhooks;GitHub;Stripe;HMAC;None
 type SignatureScheme string
 
 const (
 	// SignatureSchemeStandardWebhooks signs id, timestamp and body as the Standard Webhooks specification says, with one
 	// signature a key.
 	SignatureSchemeStandardWebhooks SignatureScheme = "StandardWebhooks"
+	// SignatureSchemeGitHub signs the body as GitHub does, in X-Hub-Signature-256, and sends X-GitHub-Event and
+	// X-GitHub-Delivery.
+	SignatureSchemeGitHub SignatureScheme = "GitHub"
+	// SignatureSchemeStripe signs timestamp and body as Stripe does, in Stripe-Signature.
+	SignatureSchemeStripe SignatureScheme = "Stripe"
+	// SignatureSchemeHMAC signs as hmac says.
+	SignatureSchemeHMAC SignatureScheme = "HMAC"
+	// SignatureSchemeNone does not sign.
+	SignatureSchemeNone SignatureScheme = "None"
 )
 
 // Signing says how requests are signed.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.hmac) == (has(self.scheme) && self.scheme == 'HMAC')",message="hmac must be set with scheme HMAC, and with no other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.scheme) && self.scheme == 'None') || !has(self.keys) && !has(self.rotationOverlap)",message="keys and rotationOverlap have no meaning with scheme None; remove them"
 type Signing struct {
 	// scheme is the way of signing. StandardWebhooks puts id, timestamp and one signature a key into the headers
-	// webhook-id, webhook-timestamp and webhook-signature. Unset: StandardWebhooks.
+	// webhook-id, webhook-timestamp and webhook-signature. GitHub and Stripe send the headers of those providers, for
+	// receivers that were written for them. HMAC is any other that signs by a shared key. None sends events unsigned.
+	// Unset: StandardWebhooks.
 	// +optional
 	Scheme SignatureScheme `json:"scheme,omitempty"`
 
-	// keys are the signing keys, 1 to 5. Every key signs every request, so that a receiver can change from one to the
-	// next. Unset: Doorstep generates one key.
+	// hmac describes the signature with scheme HMAC.
+	// +optional
+	HMAC *HMAC `json:"hmac,omitempty"`
+
+	// keys are the signing keys, 1 to 5. With StandardWebhooks and Stripe every key signs every request between its
+	// notBefore and its expiresAt, so that a receiver can change from one to the next; GitHub and HMAC have room for one
+	// signature, and the newest key makes it: the one with the latest notBefore, or else the first of the list. Unset:
+	// Doorstep generates one key.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=5
 	// +optional
 	Keys []SigningKey `json:"keys,omitempty"`
+
+	// rotationOverlap is how long the former value of a key goes on signing beside the new one when a Secret's value
+	// changes: 0s to 720h. 0s: not at all. It has no effect with GitHub and HMAC, which sign once. Unset: 24h.
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) <= duration('720h')",message="rotationOverlap must be at most 720h"
+	// +optional
+	RotationOverlap Duration `json:"rotationOverlap,omitempty"`
 }
 
+// HMAC describes a signature by a shared key.
+type HMAC struct {
+	// header is the name of the header that holds the signature.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$%&*+.^_|~-]+$')`,message="header must be a header name: letters, digits and dashes, without spaces or colons"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'authorization', 'cookie', 'webhook-id', 'webhook-timestamp']) && !self.lowerAscii().matches('^(doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="header is reserved: headers of HTTP itself, of events and of metadata services can't hold a signature; choose another name"
+	// +required
+	Header string `json:"header"`
+
+	// algorithm is the hash function. Unset: SHA256.
+	// +optional
+	Algorithm HMACAlgorithm `json:"algorithm,omitempty"`
+
+	// encoding is how the signature is written. Unset: Hex.
+	// +optional
+	Encoding HMACEncoding `json:"encoding,omitempty"`
+
+	// prefix stands before the signature in the header, such as "sha256=". Unset: nothing.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[!-~][ -~]*$')`,message="prefix must be printable ASCII and not begin with a space"
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+
+	// keyEncoding is how the key is written in its Secret. Unset: Text.
+	// +optional
+	KeyEncoding HMACKeyEncoding `json:"keyEncoding,omitempty"`
+
+	// content is what is signed: text in which {id}, {timestamp} and {body} stand for those of the request. It must hold
+	// {body}. Unset: {body}.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.split('{body}').size() == 2",message="content must hold {body} exactly once, since an unsigned body can be forged"
+	// +kubebuilder:validation:XValidation:rule="!self.replace('{id}', '').replace('{timestamp}', '').replace('{body}', '').matches('[{}]')",message="content can hold {id}, {timestamp} and {body}, and no other braces"
+	// +optional
+	Content string `json:"content,omitempty"`
+
+	// timestamp says how the time of the attempt is sent. Unset: it is not sent, beside webhook-timestamp.
+	// +optional
+	Timestamp *HMACTimestamp `json:"timestamp,omitempty"`
+}
+
+// HMACAlgorithm is the hash function of an HMAC.
+// +kubebuilder:validation:Enum=SHA1;SHA256;SHA512
+type HMACAlgorithm string
+
+const (
+	// HMACAlgorithmSHA1 is HMAC-SHA1, for receivers that know nothing better.
+	HMACAlgorithmSHA1 HMACAlgorithm = "SHA1"
+	// HMACAlgorithmSHA256 is HMAC-SHA256.
+	HMACAlgorithmSHA256 HMACAlgorithm = "SHA256"
+	// HMACAlgorithmSHA512 is HMAC-SHA512.
+	HMACAlgorithmSHA512 HMACAlgorithm = "SHA512"
+)
+
+// HMACEncoding is how a signature is written.
+// +kubebuilder:validation:Enum=Hex;Base64
+type HMACEncoding string
+
+const (
+	// HMACEncodingHex writes lower-case hexadecimal digits.
+	HMACEncodingHex HMACEncoding = "Hex"
+	// HMACEncodingBase64 writes standard base64 with padding.
+	HMACEncodingBase64 HMACEncoding = "Base64"
+)
+
+// HMACKeyEncoding is how a key is written in its Secret.
+// +kubebuilder:validation:Enum=Text;Base64;Hex
+type HMACKeyEncoding string
+
+const (
+	// HMACKeyEncodingText takes the bytes as they are.
+	HMACKeyEncodingText HMACKeyEncoding = "Text"
+	// HMACKeyEncodingBase64 decodes standard base64.
+	HMACKeyEncodingBase64 HMACKeyEncoding = "Base64"
+	// HMACKeyEncodingHex decodes hexadecimal digits.
+	HMACKeyEncodingHex HMACKeyEncoding = "Hex"
+)
+
+// HMACTimestamp says how the time of an attempt is sent.
+type HMACTimestamp struct {
+	// header is the name of the header that holds the time.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$%&*+.^_|~-]+$')`,message="header must be a header name: letters, digits and dashes, without spaces or colons"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'authorization', 'cookie', 'webhook-id', 'webhook-timestamp']) && !self.lowerAscii().matches('^(doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="header is reserved: headers of HTTP itself, of events and of metadata services can't hold the time; choose another name"
+	// +required
+	Header string `json:"header"`
+
+	// unit is how the time is written, also where content holds {timestamp}. Unset: Seconds.
+	// +optional
+	Unit TimestampUnit `json:"unit,omitempty"`
+}
+
+// TimestampUnit is how a time is written.
+// +kubebuilder:validation:Enum=Seconds;Milliseconds;RFC3339
+type TimestampUnit string
+
+const (
+	// TimestampUnitSeconds writes seconds since 1970.
+	TimestampUnitSeconds TimestampUnit = "Seconds"
+	// TimestampUnitMilliseconds writes milliseconds since 1970.
+	TimestampUnitMilliseconds TimestampUnit = "Milliseconds"
+	// TimestampUnitRFC3339 writes a UTC date such as 2026-11-30T12:00:00Z.
+	TimestampUnitRFC3339 TimestampUnit = "RFC3339"
+)
+
 // SigningKey is one signing key.
+// +kubebuilder:validation:XValidation:rule="!has(self.notBefore) || !has(self.expiresAt) || self.notBefore < self.expiresAt",message="expiresAt must be after notBefore"
 type SigningKey struct {
 	// name tells this key from the others of the endpoint: lower-case letters, digits and dashes, at most 63. It is never
 	// sent.
@@ -108,10 +513,20 @@ type SigningKey struct {
 	// +required
 	Name string `json:"name"`
 
-	// secretKeyRef names the Secret's key that holds the signing key as text: whsec_ and the base64 of 24 to 64 random
-	// bytes.
+	// secretKeyRef names the Secret's key that holds the signing key as text. For StandardWebhooks: whsec_ and the base64 of
+	// 24 to 64 random bytes, or whsk_ and the base64 of an Ed25519 key pair. For GitHub and Stripe: the text itself is the
+	// key, a whsec_ in front included. For HMAC: as keyEncoding says.
 	// +required
 	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
+
+	// notBefore is when the key begins to sign. Unset: at once.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+
+	// expiresAt is when the key stops signing. At least one key must sign at any time, or the endpoint is held. Unset:
+	// never.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }
 
 // WebhookEndpointStatus is what Doorstep reports about an endpoint. It follows kstatus: the object is current when observedGeneration

@@ -80,7 +80,17 @@ func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
 		MaxInFlight: r.maxInFlight(),
 		Signing:     r.signing(),
 		Retry:       r.retryPolicy(),
-		Suspend:     deref(o.Spec.Suspend),
+
+		MatchAttributes: r.matchAttributes(),
+		Filter:          r.filter(),
+		DataOnly:        r.dataOnly(),
+		Headers:         r.headers(),
+		Auth:            r.auth(),
+		TLS:             r.tls(),
+		RateLimit:       r.rateLimit(),
+		Ordering:        r.ordering(),
+
+		Suspend: deref(o.Spec.Suspend),
 	}
 	e.Problem = r.first
 	e.Hash = endpointHash(&e)
@@ -133,10 +143,9 @@ func (c *compiler) firstSeen(k plan.EndpointKey) time.Time {
 
 // endpointHash covers everything that a spec, a Secret or a policy decides.
 func endpointHash(e *plan.Endpoint) string {
-	content := plan.Endpoint{
-		URL: e.URL, EventTypes: e.EventTypes, Signing: e.Signing, Timeout: e.Timeout,
-		MaxInFlight: e.MaxInFlight, Retry: e.Retry, Suspend: e.Suspend,
-	}
+	content := *e
+	// What it is called, when it was seen and what is wrong with it are not its content.
+	content.EndpointKey, content.UID, content.Hash, content.FirstSeen, content.Problem = plan.EndpointKey{}, "", "", time.Time{}, nil
 	content.Retry.Name = "" // the same policy by another name is no change
 	b, err := json.Marshal(&content)
 	if err != nil {

@@ -88,8 +88,8 @@ func (c *compiler) keepPool() (poolSettings, bool) {
 	}
 	if former.Egress.Local {
 		// What an earlier run allowed by its flags is not the pool's.
-		former.Egress = plan.Egress{Allow: slices.DeleteFunc(slices.Clone(former.Egress.Allow), func(p netip.Prefix) bool {
-			return slices.Contains(loopback, p)
+		former.Egress = plan.Egress{Allow: slices.DeleteFunc(slices.Clone(former.Egress.Allow), func(n plan.Network) bool {
+			return slices.Contains(loopback, n.Prefix)
 		})}
 	}
 	s := poolSettings{plan: former, retry: policy{retry: retry.BuiltIn()}}
@@ -104,12 +104,11 @@ func (c *compiler) allowLocal(e *plan.Egress) {
 	if !c.opts.local() {
 		return
 	}
+	e.Allow = slices.DeleteFunc(e.Allow, func(n plan.Network) bool { return slices.Contains(loopback, n.Prefix) })
 	for _, p := range loopback {
-		if !slices.Contains(e.Allow, p) {
-			e.Allow = append(e.Allow, p)
-		}
+		e.Allow = append(e.Allow, plan.Network{Prefix: p})
 	}
-	slices.SortFunc(e.Allow, netip.Prefix.Compare)
+	slices.SortFunc(e.Allow, compareNetworks)
 	e.AllowHTTP, e.Local = true, true
 	// A name such as prod.localhost is judged where it is dialled.
 	e.LoopbackOnly = c.opts.ForwardTo == nil
@@ -173,20 +172,22 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 	return s
 }
 
-// networks parses egress.allow, sorted and each network once.
-func (c *compiler) networks(in []v1alpha1.EgressNetwork, bad func(field, message string)) []netip.Prefix {
-	var out []netip.Prefix
+// networks parses egress.allow, sorted.
+func (c *compiler) networks(in []v1alpha1.EgressNetwork, bad func(field, message string)) []plan.Network {
+	var out []plan.Network
 	for i, n := range in {
 		p, err := netip.ParsePrefix(n.CIDR)
 		if err != nil || p != p.Masked() {
 			bad(fmt.Sprintf("spec.egress.allow[%d].cidr", i), "cidr must be a network such as 10.20.0.0/16 or fd00:20::/64, with zeros after the prefix; until then the entry allows nothing")
 			continue
 		}
-		out = append(out, p)
+		out = append(out, plan.Network{Prefix: p})
 	}
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return slices.Compact(out)
+	slices.SortFunc(out, compareNetworks)
+	return out
 }
+
+func compareNetworks(a, b plan.Network) int { return a.Prefix.Compare(b.Prefix) }
 
 // deref is *p, or the zero value where p is nil.
 func deref[T any](p *T) T {

@@ -83,7 +83,7 @@ func TestEveryBadManifestIsReportedByFileLineAndField(t *testing.T) {
 		{"no spec", "apiVersion: doorstep.dev/v1alpha1\nkind: WebhookEndpoint\nmetadata:\n  name: bad\n", 1, "spec", "equired"},
 		{"a value of another type", spec(url + "  maxInFlight: many\n"), 7, "spec.maxInFlight", "must be of type integer"},
 		{"a number out of range", spec(url + "  maxInFlight: 5000\n"), 7, "spec.maxInFlight", "less than or equal to 1000"},
-		{"a value that is none of the enum", spec(url + "  signing:\n    scheme: GitHub\n"), 8, "spec.signing.scheme", "StandardWebhooks"},
+		{"a value that is none of the enum", spec(url + "  signing:\n    scheme: Svix\n"), 8, "spec.signing.scheme", "StandardWebhooks"},
 		{"a duration that is none", spec(url + "  timeout: soon\n"), 7, "spec.timeout", "should match"},
 		{"a rule: timeout from 1s to 60s", spec(url + "  timeout: 61s\n"), 7, "spec.timeout", "timeout must be from 1s to 60s"},
 		{"a rule: no user in the URL", spec("  url: https://me:s3cret@example.com/\n"), 6, "spec.url", "must not hold a user name"},

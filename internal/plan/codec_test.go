@@ -20,7 +20,7 @@ func samplePlan() *Plan {
 			Source:      "doorstep-system/default",
 			MaxInFlight: 512,
 			Ingest:      Ingest{MaxPayloadBytes: 1 << 18, DedupeWindow: 24 * time.Hour},
-			Egress:      Egress{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, AllowHTTP: true},
+			Egress:      Egress{Allow: []Network{{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Ports: []uint16{80}}, {Prefix: netip.MustParsePrefix("fd00::/8"), Namespaces: []string{"shop"}}}, AllowHTTP: true},
 			Retention:   Retention{Delivered: 72 * time.Hour, DeadLetters: 720 * time.Hour},
 		},
 		Endpoints: []Endpoint{{
@@ -63,7 +63,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{name: "half a file", in: `{"format":1,"endpoints":[{"namespace":"a"`, want: "not JSON from byte"},
 		{name: "nothing", in: ``, want: "not JSON from byte"},
 		{name: "a member of another type", in: `{"format":1,"endpoints":[{"signing":{"keys":"whsec_abc"}}]}`, want: "signing.keys"},
-		{name: "a prefix that is none", in: `{"format":1,"pool":{"egress":{"allow":["whsec_abc"]}}}`, want: "a member does not hold"},
+		{name: "a prefix that is none", in: `{"format":1,"pool":{"egress":{"allow":[{"prefix":"whsec_abc"}]}}}`, want: "a member does not hold"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := Decode([]byte(tc.in))

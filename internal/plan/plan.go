@@ -59,12 +59,27 @@ type Endpoint struct {
 	URL string `json:"url,omitempty"`
 	// EventTypes are the patterns it takes (event.MatchType); empty takes all.
 	EventTypes []string `json:"eventTypes,omitempty"`
-	Signing    Signing  `json:"signing"`
+	// MatchAttributes must all equal those of an event; sorted by name.
+	MatchAttributes []Attribute `json:"matchAttributes,omitempty"`
+	// Filter is a CEL expression (package filter); empty takes all.
+	Filter string `json:"filter,omitempty"`
+	// DataOnly posts an event's data alone, not the event.
+	DataOnly bool    `json:"dataOnly,omitempty"`
+	Signing  Signing `json:"signing"`
+	// Headers are added to every request; names are canonical and each stands once.
+	Headers []Header `json:"headers,omitempty"`
+	// Auth is nil for none.
+	Auth *Auth `json:"auth,omitempty"`
+	TLS  TLS   `json:"tls,omitzero"`
 	// Timeout bounds one whole attempt, from resolving the name to the last byte read.
 	Timeout time.Duration `json:"timeout"`
 	// MaxInFlight is how many attempts may be open at once, 1 to 1000.
-	MaxInFlight int          `json:"maxInFlight"`
-	Retry       retry.Policy `json:"retry"`
+	MaxInFlight int `json:"maxInFlight"`
+	// RateLimit is nil for none.
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	// Ordering is one of the Ordering constants; empty is none.
+	Ordering string       `json:"ordering,omitempty"`
+	Retry    retry.Policy `json:"retry"`
 	// Suspend is a person's pause: events are held.
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -75,20 +90,108 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Signing is how an endpoint's deliveries are signed.
-type Signing struct {
-	Scheme string       `json:"scheme"`
-	Keys   []SigningKey `json:"keys,omitempty"`
+// Attribute is a name and the value it must have.
+type Attribute struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
-// SchemeStandardWebhooks signs by the Standard Webhooks specification 1.0.0.
-const SchemeStandardWebhooks = "StandardWebhooks"
+// What Ordering may be beside empty.
+const (
+	OrderingPerKey = "PerKey" // one at a time for each partitionkey attribute
+	OrderingAll    = "All"    // one at a time
+)
 
-// SigningKey is one key in its stored text form, prefix included (whsec_… or
-// whsk_…), already checked by sign.ParseKey.
+// RateLimit is how many attempts may be made: over any time t at most
+// Burst + Requests·t/Interval.
+type RateLimit struct {
+	Requests int           `json:"requests"`
+	Interval time.Duration `json:"interval"`
+	Burst    int           `json:"burst"`
+}
+
+// Header is a header that is added to every request. Its value is Value, or what the
+// event has for Event (id, type, source, subject, time, attributes.<name>) where that
+// is set.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value,omitempty"`
+	Event string `json:"event,omitempty"`
+}
+
+// Auth is how Doorstep identifies itself to a receiver; exactly one field is set.
+type Auth struct {
+	// Authorization is the value of that header (Basic and Bearer).
+	Authorization string  `json:"authorization,omitempty"`
+	OAuth2        *OAuth2 `json:"oauth2,omitempty"`
+}
+
+// OAuth2 is a client of the client credentials grant (RFC 6749 §4.4).
+type OAuth2 struct {
+	TokenURL     string   `json:"tokenURL"`
+	ClientID     string   `json:"clientID"`
+	ClientSecret string   `json:"clientSecret"`
+	Scopes       []string `json:"scopes,omitempty"`
+	Audience     string   `json:"audience,omitempty"`
+	// InBody sends id and secret as form fields, not by HTTP basic authentication.
+	InBody bool `json:"inBody,omitempty"`
+}
+
+// TLS is what an endpoint wants of https beside the defaults. Its texts are PEM.
+type TLS struct {
+	// CACertificates are the only authorities trusted; empty: those of the pool and the
+	// system.
+	CACertificates    string `json:"caCertificates,omitempty"`
+	ClientCertificate string `json:"clientCertificate,omitempty"`
+	ClientKey         string `json:"clientKey,omitempty"`
+	ServerName        string `json:"serverName,omitempty"`
+}
+
+// Signing is how an endpoint's deliveries are signed.
+type Signing struct {
+	Scheme string `json:"scheme"`
+	// HMAC is set with SchemeHMAC only.
+	HMAC *HMAC        `json:"hmac,omitempty"`
+	Keys []SigningKey `json:"keys,omitempty"`
+}
+
+// The signature schemes.
+const (
+	// SchemeStandardWebhooks signs by the Standard Webhooks specification 1.0.0.
+	SchemeStandardWebhooks = "StandardWebhooks"
+	SchemeGitHub           = "GitHub"
+	SchemeStripe           = "Stripe"
+	SchemeHMAC             = "HMAC"
+	SchemeNone             = "None"
+)
+
+// HMAC describes a signature by a shared key. Unset fields of the endpoint hold their
+// defaults here.
+type HMAC struct {
+	Header      string `json:"header"`
+	Algorithm   string `json:"algorithm"`   // SHA1, SHA256, SHA512
+	Encoding    string `json:"encoding"`    // Hex, Base64
+	KeyEncoding string `json:"keyEncoding"` // Text, Base64, Hex
+	Prefix      string `json:"prefix,omitempty"`
+	Content     string `json:"content"` // holds {body} once, and may hold {id} and {timestamp}
+	// TimestampHeader is empty where the time is not sent in a header of its own.
+	TimestampHeader string `json:"timestampHeader,omitempty"`
+	TimestampUnit   string `json:"timestampUnit"` // Seconds, Milliseconds, RFC3339
+}
+
+// SigningKey is one key in its stored text form, already checked by package sign for
+// the endpoint's scheme.
 type SigningKey struct {
 	Name string `json:"name"`
-	Key  string `json:"key"`
+	// Ref is the Secret and key that the text came from: another Ref is another key, and
+	// another text under the same Ref is a rotation.
+	Ref string `json:"ref,omitempty"`
+	Key string `json:"key"`
+	// NotBefore and ExpiresAt bound when it signs, in wall time; zero: no bound.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// FormerUntil marks the former value of a key: it signs until then, in steady time.
+	FormerUntil time.Time `json:"formerUntil,omitzero"`
 }
 
 // Pool holds the settings of the DeliveryPool.
@@ -108,8 +211,11 @@ type Pool struct {
 	// MaxInFlight caps open attempts over all endpoints.
 	MaxInFlight int       `json:"maxInFlight"`
 	Ingest      Ingest    `json:"ingest"`
+	Limits      Limits    `json:"limits"`
 	Egress      Egress    `json:"egress"`
 	Retention   Retention `json:"retention"`
+	// APIKeys are what callers outside the cluster show; sorted by ID.
+	APIKeys []APIKey `json:"apiKeys,omitempty"`
 }
 
 // Ingest bounds what producers may send.
@@ -119,9 +225,35 @@ type Ingest struct {
 	DedupeWindow time.Duration `json:"dedupeWindow"`
 }
 
+// Limits bound what a namespace or an endpoint may use of the pool.
+type Limits struct {
+	// NamespaceEventsPerSecond is 0 for no limit.
+	NamespaceEventsPerSecond int `json:"namespaceEventsPerSecond,omitempty"`
+	// The percentages are of the store's volume, 1 to 100; 0 in a plan of before is no
+	// limit.
+	NamespaceWaitingPercent int `json:"namespaceWaitingPercent"`
+	EndpointWaitingPercent  int `json:"endpointWaitingPercent"`
+}
+
+// APIKey is a key that callers outside the cluster show. The key itself is not kept.
+type APIKey struct {
+	ID string `json:"id"`
+	// SHA256 is the hash of the whole key, dsk_<id>_<random>.
+	SHA256 [32]byte `json:"sha256"`
+	// Namespaces, Verbs and Endpoints (names, of any of the namespaces) bound what it is
+	// good for; "*" alone in Namespaces is all of them, empty Endpoints too. Verbs are
+	// those of package ingest.
+	Namespaces []string `json:"namespaces"`
+	Verbs      []string `json:"verbs"`
+	Endpoints  []string `json:"endpoints,omitempty"`
+	// ExpiresAt is wall time; zero: never.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+}
+
 // Egress says which destinations are allowed beside the public internet.
 type Egress struct {
-	Allow     []netip.Prefix `json:"allow,omitempty"`
+	Allow     []Network      `json:"allow,omitempty"`
+	Deny      []netip.Prefix `json:"deny,omitempty"`
 	AllowHTTP bool           `json:"allowHTTP,omitempty"`
 	// LoopbackOnly closes everything but this machine: a laptop's run without an address
 	// to forward to.
@@ -129,12 +261,41 @@ type Egress struct {
 	// Local is set where loopback and http are allowed (Allow and AllowHTTP hold
 	// them) by --dev or --forward-to rather than by the DeliveryPool.
 	Local bool `json:"local,omitempty"`
+	// Proxy is nil for none.
+	Proxy *Proxy `json:"proxy,omitempty"`
+	// CACertificates are authorities trusted beside the system's, in PEM.
+	CACertificates string `json:"caCertificates,omitempty"`
+	// Problem, when set, holds every endpoint of the pool: its proxy or its certificates
+	// can't be had, and nothing may go out without them.
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Network is a network that may be dialled: by all namespaces and on every port that
+// isn't closed by default, unless they are named.
+type Network struct {
+	Prefix     netip.Prefix `json:"prefix"`
+	Ports      []uint16     `json:"ports,omitempty"`
+	Namespaces []string     `json:"namespaces,omitempty"`
+}
+
+// Proxy is the forward proxy that all requests go through. URL is http or https, host
+// and port.
+type Proxy struct {
+	URL      string `json:"url"`
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
 }
 
 // Retention says how long finished work is kept.
 type Retention struct {
 	Delivered   time.Duration `json:"delivered"`
 	DeadLetters time.Duration `json:"deadLetters"`
+	// MaxBytes is the most that the store may use; 0: 60 percent of its volume.
+	MaxBytes int64 `json:"maxBytes,omitempty"`
+	// DropPayloads forgets an event's body once its last delivery is delivered.
+	DropPayloads bool `json:"dropPayloads,omitempty"`
+	// DropResponses keeps no body of any answer.
+	DropResponses bool `json:"dropResponses,omitempty"`
 }
 
 // Absence notes an endpoint that a former plan held and that is not to be seen

@@ -17,6 +17,12 @@ const (
 	Retrying     State = 2 // tried, waiting for its due time
 	Delivered    State = 3
 	DeadLettered State = 4
+	// FilterError: the endpoint's filter could not be evaluated. It waits for nobody but
+	// a person, who can replay it.
+	FilterError State = 5
+	// Discarded: it was not to be sent after all, as its endpoint's filter said once that
+	// could be asked.
+	Discarded State = 6
 )
 
 // String is the state's name in the API.
@@ -30,6 +36,10 @@ func (s State) String() string {
 		return "delivered"
 	case DeadLettered:
 		return "deadLettered"
+	case FilterError:
+		return "filterError"
+	case Discarded:
+		return "discarded"
 	}
 	return "unknown"
 }
@@ -59,6 +69,16 @@ type Delivery struct {
 	HandlerVersion string
 	// Replays counts how often a person queued it again.
 	Replays int
+	// Key tells deliveries that must keep their order: a hash of the event's partitionkey
+	// attribute (OrderKey), 0 without one.
+	Key uint64
+	// Size is the event's payload in bytes; Share is this delivery's part of it: the size
+	// over the number of the event's deliveries.
+	Size, Share int
+	// Undecided: the endpoint's filter has not been asked yet, since it could not be
+	// compiled when the event came, or its error was replayed. It is asked before the next
+	// attempt.
+	Undecided bool
 }
 
 // Reasons of dead letters that no answer gives.
@@ -71,6 +91,13 @@ const (
 	ReasonDisabled        = "DisabledByReceiver"      // 410 or webhook-delivery: disable
 	ReasonNotAllowed      = "DestinationNotAllowed"
 	ReasonPayloadMissing  = "PayloadMissing" // its payload can't be read
+	ReasonErased          = "Erased"         // a person erased its payload
+)
+
+// Reasons of deliveries that a filter ended.
+const (
+	ReasonFilterFalse = "FilterFalse" // Discarded
+	ReasonFilterError = "FilterError" // FilterError
 )
 
 // Sent says whether a receiver may have got the request.
@@ -133,7 +160,9 @@ type Outcome struct {
 
 // Counts are an endpoint's deliveries by state.
 type Counts struct {
-	Pending, Retrying, DeadLettered int
+	Pending, Retrying, DeadLettered, FilterError int
+	// WaitingBytes is the size of what waits, payloads whole.
+	WaitingBytes int64
 }
 
 // Waiting is pending and retrying together.

@@ -168,6 +168,9 @@ type NewEvent struct {
 	// TraceParent is the producer's W3C traceparent, if it sent a valid one.
 	TraceParent string
 	Endpoints   []plan.EndpointKey
+	// Of Endpoints: those whose filter could not be asked (Delivery.Undecided), and those
+	// whose filter failed for this event (state FilterError).
+	Undecided, FilterErrors []plan.EndpointKey
 }
 
 // Accepted is the result of accepting one event.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -151,7 +152,11 @@ func union(a, b egress.Policy) egress.Policy {
 
 func egressPolicy(pl *plan.Plan) egress.Policy {
 	e := pl.Pool.Egress
-	return egress.Policy{Allow: e.Allow, AllowHTTP: e.AllowHTTP, LoopbackOnly: e.LoopbackOnly}
+	var allow []netip.Prefix
+	for _, n := range e.Allow {
+		allow = append(allow, n.Prefix)
+	}
+	return egress.Policy{Allow: allow, AllowHTTP: e.AllowHTTP, LoopbackOnly: e.LoopbackOnly}
 }
 
 // run runs until ctx is done or something fails.

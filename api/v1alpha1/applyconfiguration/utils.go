@@ -16,8 +16,18 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=doorstep.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("AttributeMatch"):
+		return &apiv1alpha1.AttributeMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Auth"):
+		return &apiv1alpha1.AuthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Backoff"):
 		return &apiv1alpha1.BackoffApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BasicAuth"):
+		return &apiv1alpha1.BasicAuthApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BearerAuth"):
+		return &apiv1alpha1.BearerAuthApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CACertificateReference"):
+		return &apiv1alpha1.CACertificateReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeliveryPool"):
 		return &apiv1alpha1.DeliveryPoolApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeliveryPoolReference"):
@@ -26,18 +36,38 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DeliveryPoolSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeliveryPoolStatus"):
 		return &apiv1alpha1.DeliveryPoolStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeniedNetwork"):
+		return &apiv1alpha1.DeniedNetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Egress"):
 		return &apiv1alpha1.EgressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EgressNetwork"):
 		return &apiv1alpha1.EgressNetworkApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EgressProxy"):
+		return &apiv1alpha1.EgressProxyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EndpointLimits"):
+		return &apiv1alpha1.EndpointLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExponentialBackoff"):
 		return &apiv1alpha1.ExponentialBackoffApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Header"):
+		return &apiv1alpha1.HeaderApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HeaderSource"):
+		return &apiv1alpha1.HeaderSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HMAC"):
+		return &apiv1alpha1.HMACApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HMACTimestamp"):
+		return &apiv1alpha1.HMACTimestampApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Ingest"):
 		return &apiv1alpha1.IngestApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Jitter"):
 		return &apiv1alpha1.JitterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceLimits"):
+		return &apiv1alpha1.NamespaceLimitsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OAuth2ClientCredentials"):
+		return &apiv1alpha1.OAuth2ClientCredentialsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PoolLimits"):
 		return &apiv1alpha1.PoolLimitsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):
+		return &apiv1alpha1.RateLimitApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Responses"):
 		return &apiv1alpha1.ResponsesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retention"):
@@ -54,10 +84,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RetryPolicyStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretKeyReference"):
 		return &apiv1alpha1.SecretKeyReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
+		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Signing"):
 		return &apiv1alpha1.SigningApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SigningKey"):
 		return &apiv1alpha1.SigningKeyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TLS"):
+		return &apiv1alpha1.TLSApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpoint"):
 		return &apiv1alpha1.WebhookEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpointSpec"):

@@ -23,6 +23,32 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.AttributeMatch
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: value
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.Auth
+  map:
+    fields:
+    - name: basic
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.BasicAuth
+    - name: bearer
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.BearerAuth
+    - name: oauth2
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.OAuth2ClientCredentials
+    - name: type
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.AuthType
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.AuthType
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Backoff
   map:
     fields:
@@ -35,6 +61,34 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
           elementRelationship: atomic
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.BasicAuth
+  map:
+    fields:
+    - name: secretRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.BearerAuth
+  map:
+    fields:
+    - name: secretKeyRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.CACertificateKind
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.CACertificateReference
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: kind
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.CACertificateKind
+    - name: name
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.ClientAuthentication
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.DeliveryPool
   map:
     fields:
@@ -100,6 +154,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: -1
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.DeniedNetwork
+  map:
+    fields:
+    - name: cidr
+      type:
+        scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Egress
@@ -110,18 +170,60 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EgressNetwork
-          elementRelationship: associative
-          keys:
-          - cidr
+          elementRelationship: atomic
     - name: allowHTTP
       type:
         scalar: boolean
+    - name: caCertificateRefs
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.CACertificateReference
+          elementRelationship: atomic
+    - name: deny
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.DeniedNetwork
+          elementRelationship: associative
+          keys:
+          - cidr
+    - name: proxy
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EgressProxy
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.EgressNetwork
   map:
     fields:
     - name: cidr
       type:
         scalar: string
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: ports
+      type:
+        list:
+          elementType:
+            scalar: numeric
+          elementRelationship: associative
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.EgressProxy
+  map:
+    fields:
+    - name: credentialsSecretRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
+    - name: url
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointLimits
+  map:
+    fields:
+    - name: waitingBytesPercent
+      type:
+        scalar: numeric
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.EventTypePattern
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.ExponentialBackoff
@@ -139,9 +241,72 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxAttempts
       type:
         scalar: numeric
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.HMAC
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACAlgorithm
+    - name: content
+      type:
+        scalar: string
+    - name: encoding
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACEncoding
+    - name: header
+      type:
+        scalar: string
+    - name: keyEncoding
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACKeyEncoding
+    - name: prefix
+      type:
+        scalar: string
+    - name: timestamp
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACTimestamp
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACAlgorithm
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACEncoding
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACKeyEncoding
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.HMACTimestamp
+  map:
+    fields:
+    - name: header
+      type:
+        scalar: string
+    - name: unit
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.TimestampUnit
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.Header
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: value
+      type:
+        scalar: string
+    - name: valueFrom
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.HeaderSource
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.HeaderSource
+  map:
+    fields:
+    - name: event
+      type:
+        scalar: string
+    - name: secretKeyRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Ingest
   map:
     fields:
+    - name: apiKeysSecretRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
     - name: dedupeWindow
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
@@ -159,7 +324,41 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.JitterType
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.JitterType
   scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.NamespaceLimits
+  map:
+    fields:
+    - name: eventsPerSecond
+      type:
+        scalar: numeric
+    - name: waitingBytesPercent
+      type:
+        scalar: numeric
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.OAuth2ClientCredentials
+  map:
+    fields:
+    - name: audience
+      type:
+        scalar: string
+    - name: clientAuthentication
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.ClientAuthentication
+    - name: scopes
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: secretRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
+    - name: tokenURL
+      type:
+        scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.OnRecovery
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.Ordering
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.PayloadRetention
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.PoolLimits
   map:
@@ -167,6 +366,28 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxInFlight
       type:
         scalar: numeric
+    - name: perEndpoint
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointLimits
+    - name: perNamespace
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.NamespaceLimits
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.RateLimit
+  map:
+    fields:
+    - name: burst
+      type:
+        scalar: numeric
+    - name: interval
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: requests
+      type:
+        scalar: numeric
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.RequestBody
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.ResponseBodyRetention
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.ResponsePattern
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Responses
@@ -199,6 +420,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: delivered
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: maxBytes
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: payloads
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.PayloadRetention
+    - name: responseBodies
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.ResponseBodyRetention
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.RetryAfter
   map:
     fields:
@@ -281,11 +511,20 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.SignatureScheme
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Signing
   map:
     fields:
+    - name: hmac
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.HMAC
     - name: keys
       type:
         list:
@@ -294,18 +533,44 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: rotationOverlap
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
     - name: scheme
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SignatureScheme
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningKey
   map:
     fields:
+    - name: expiresAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: name
       type:
         scalar: string
+    - name: notBefore
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: secretKeyRef
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.TLS
+  map:
+    fields:
+    - name: caCertificateRefs
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.CACertificateReference
+          elementRelationship: atomic
+    - name: clientCertificateRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
+    - name: serverName
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.TimestampUnit
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.WebhookEndpoint
   map:
     fields:
@@ -329,18 +594,49 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.WebhookEndpointSpec
   map:
     fields:
+    - name: auth
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Auth
+    - name: body
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.RequestBody
     - name: eventTypes
       type:
         list:
           elementType:
             namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EventTypePattern
           elementRelationship: associative
+    - name: filter
+      type:
+        scalar: string
+    - name: headers
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Header
+          elementRelationship: associative
+          keys:
+          - name
+    - name: matchAttributes
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.AttributeMatch
+          elementRelationship: associative
+          keys:
+          - name
     - name: maxInFlight
       type:
         scalar: numeric
+    - name: ordering
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Ordering
     - name: poolRef
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.DeliveryPoolReference
+    - name: rateLimit
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.RateLimit
     - name: retryPolicyRef
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.RetryPolicyReference
@@ -353,6 +649,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: timeout
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: tls
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.TLS
     - name: url
       type:
         scalar: string
@@ -371,6 +670,16 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: -1
+- name: io.k8s.apimachinery.pkg.api.resource.Quantity
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

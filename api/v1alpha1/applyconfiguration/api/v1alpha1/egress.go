@@ -10,8 +10,17 @@ type EgressApplyConfiguration struct {
 	// allow lists networks that may be dialled beside the public ones, 1 to 100 entries: private networks, or loopback.
 	// Link-local addresses and cloud metadata services are never dialled. Unset: none.
 	Allow []EgressNetworkApplyConfiguration `json:"allow,omitempty"`
+	// deny lists networks that are never dialled, 1 to 100 entries, such as those of pods, services and nodes where these
+	// are public addresses. It beats allow. Unset: none.
+	Deny []DeniedNetworkApplyConfiguration `json:"deny,omitempty"`
 	// allowHTTP permits http URLs beside https. Unset: false.
 	AllowHTTP *bool `json:"allowHTTP,omitempty"`
+	// proxy is the forward proxy that all requests go through, which then decides where they may go: names are resolved and
+	// addresses judged by it, not by Doorstep. Unset: requests are made directly. A proxy of the environment is never used.
+	Proxy *EgressProxyApplyConfiguration `json:"proxy,omitempty"`
+	// caCertificateRefs name authorities that may have signed receivers' certificates, beside those that the worker's system
+	// trusts, 1 to 8. Endpoints with caCertificateRefs of their own do not use them. Unset: none.
+	CACertificateRefs []CACertificateReferenceApplyConfiguration `json:"caCertificateRefs,omitempty"`
 }
 
 // EgressApplyConfiguration constructs a declarative configuration of the Egress type for use with
@@ -33,10 +42,44 @@ func (b *EgressApplyConfiguration) WithAllow(values ...*EgressNetworkApplyConfig
 	return b
 }
 
+// WithDeny adds the given value to the Deny field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Deny field.
+func (b *EgressApplyConfiguration) WithDeny(values ...*DeniedNetworkApplyConfiguration) *EgressApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithDeny")
+		}
+		b.Deny = append(b.Deny, *values[i])
+	}
+	return b
+}
+
 // WithAllowHTTP sets the AllowHTTP field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the AllowHTTP field is set to the value of the last call.
 func (b *EgressApplyConfiguration) WithAllowHTTP(value bool) *EgressApplyConfiguration {
 	b.AllowHTTP = &value
+	return b
+}
+
+// WithProxy sets the Proxy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Proxy field is set to the value of the last call.
+func (b *EgressApplyConfiguration) WithProxy(value *EgressProxyApplyConfiguration) *EgressApplyConfiguration {
+	b.Proxy = value
+	return b
+}
+
+// WithCACertificateRefs adds the given value to the CACertificateRefs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the CACertificateRefs field.
+func (b *EgressApplyConfiguration) WithCACertificateRefs(values ...*CACertificateReferenceApplyConfiguration) *EgressApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithCACertificateRefs")
+		}
+		b.CACertificateRefs = append(b.CACertificateRefs, *values[i])
+	}
 	return b
 }

@@ -9,6 +9,11 @@ package v1alpha1
 type EgressNetworkApplyConfiguration struct {
 	// cidr is the network in CIDR notation, such as 10.20.0.0/16 or fd00:20::/64; the bits after the prefix are zero.
 	CIDR *string `json:"cidr,omitempty"`
+	// ports are the ports that may be dialled there, 1 to 32. They may name ports that are closed by default. Unset: every
+	// port that is not closed by default.
+	Ports []int32 `json:"ports,omitempty"`
+	// namespaces are those whose endpoints may dial the network, 1 to 100. Unset: all.
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // EgressNetworkApplyConfiguration constructs a declarative configuration of the EgressNetwork type for use with
@@ -22,5 +27,25 @@ func EgressNetwork() *EgressNetworkApplyConfiguration {
 // If called multiple times, the CIDR field is set to the value of the last call.
 func (b *EgressNetworkApplyConfiguration) WithCIDR(value string) *EgressNetworkApplyConfiguration {
 	b.CIDR = &value
+	return b
+}
+
+// WithPorts adds the given value to the Ports field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Ports field.
+func (b *EgressNetworkApplyConfiguration) WithPorts(values ...int32) *EgressNetworkApplyConfiguration {
+	for i := range values {
+		b.Ports = append(b.Ports, values[i])
+	}
+	return b
+}
+
+// WithNamespaces adds the given value to the Namespaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Namespaces field.
+func (b *EgressNetworkApplyConfiguration) WithNamespaces(values ...string) *EgressNetworkApplyConfiguration {
+	for i := range values {
+		b.Namespaces = append(b.Namespaces, values[i])
+	}
 	return b
 }

@@ -17,6 +17,9 @@ type IngestApplyConfiguration struct {
 	// dedupeWindow is how long an event's identity is remembered, so that the same event posted again is answered as a
 	// duplicate and not sent twice: at least 1s. Unset: 24h.
 	DedupeWindow *apiv1alpha1.Duration `json:"dedupeWindow,omitempty"`
+	// apiKeysSecretRef names a Secret with the API keys of callers outside the cluster: one entry for each key's id, whose
+	// value is YAML {sha256, namespaces, verbs, endpoints, expiresAt}. Unset: there are none.
+	APIKeysSecretRef *SecretReferenceApplyConfiguration `json:"apiKeysSecretRef,omitempty"`
 }
 
 // IngestApplyConfiguration constructs a declarative configuration of the Ingest type for use with
@@ -38,5 +41,13 @@ func (b *IngestApplyConfiguration) WithMaxPayloadBytes(value int32) *IngestApply
 // If called multiple times, the DedupeWindow field is set to the value of the last call.
 func (b *IngestApplyConfiguration) WithDedupeWindow(value apiv1alpha1.Duration) *IngestApplyConfiguration {
 	b.DedupeWindow = &value
+	return b
+}
+
+// WithAPIKeysSecretRef sets the APIKeysSecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the APIKeysSecretRef field is set to the value of the last call.
+func (b *IngestApplyConfiguration) WithAPIKeysSecretRef(value *SecretReferenceApplyConfiguration) *IngestApplyConfiguration {
+	b.APIKeysSecretRef = value
 	return b
 }

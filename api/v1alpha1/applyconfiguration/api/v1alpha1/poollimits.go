@@ -10,6 +10,12 @@ type PoolLimitsApplyConfiguration struct {
 	// maxInFlight is how many requests to all endpoints together may be under way at once, shared fairly between them:
 	// 1 to 10000. Unset: 512.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
+	// perNamespace bounds what each namespace may use, so that none harms another. Over it events are answered 429. Unset:
+	// the default of each of its fields.
+	PerNamespace *NamespaceLimitsApplyConfiguration `json:"perNamespace,omitempty"`
+	// perEndpoint bounds what each endpoint may use. Events that match an endpoint over it are answered 429. Unset: the
+	// default of each of its fields.
+	PerEndpoint *EndpointLimitsApplyConfiguration `json:"perEndpoint,omitempty"`
 }
 
 // PoolLimitsApplyConfiguration constructs a declarative configuration of the PoolLimits type for use with
@@ -23,5 +29,21 @@ func PoolLimits() *PoolLimitsApplyConfiguration {
 // If called multiple times, the MaxInFlight field is set to the value of the last call.
 func (b *PoolLimitsApplyConfiguration) WithMaxInFlight(value int32) *PoolLimitsApplyConfiguration {
 	b.MaxInFlight = &value
+	return b
+}
+
+// WithPerNamespace sets the PerNamespace field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PerNamespace field is set to the value of the last call.
+func (b *PoolLimitsApplyConfiguration) WithPerNamespace(value *NamespaceLimitsApplyConfiguration) *PoolLimitsApplyConfiguration {
+	b.PerNamespace = value
+	return b
+}
+
+// WithPerEndpoint sets the PerEndpoint field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PerEndpoint field is set to the value of the last call.
+func (b *PoolLimitsApplyConfiguration) WithPerEndpoint(value *EndpointLimitsApplyConfiguration) *PoolLimitsApplyConfiguration {
+	b.PerEndpoint = value
 	return b
 }

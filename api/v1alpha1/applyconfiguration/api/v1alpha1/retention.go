@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/doorstep-dev/doorstep/api/v1alpha1"
+	resource "k8s.io/apimachinery/pkg/api/resource"
 )
 
 // RetentionApplyConfiguration represents a declarative configuration of the Retention type for use
@@ -15,6 +16,16 @@ type RetentionApplyConfiguration struct {
 	Delivered *apiv1alpha1.Duration `json:"delivered,omitempty"`
 	// deadLetters is how long a dead letter is kept for replay: at least 1s. Unset: 720h (30 days).
 	DeadLetters *apiv1alpha1.Duration `json:"deadLetters,omitempty"`
+	// maxBytes is how much of the volume the store may use, such as 20Gi: at least 64Mi. Over it delivered events are
+	// forgotten, oldest first, before their time; waiting deliveries and dead letters are never. Unset: 60 percent of the
+	// volume.
+	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
+	// payloads says how long the bodies of delivered events are kept. WithRecord: as long as the event, so that it can be
+	// replayed. UntilDelivered: until its last delivery is made. Unset: WithRecord.
+	Payloads *apiv1alpha1.PayloadRetention `json:"payloads,omitempty"`
+	// responseBodies says of which answers the beginning is kept. OnFailure: of failed attempts. Never: of none. Unset:
+	// OnFailure.
+	ResponseBodies *apiv1alpha1.ResponseBodyRetention `json:"responseBodies,omitempty"`
 }
 
 // RetentionApplyConfiguration constructs a declarative configuration of the Retention type for use with
@@ -36,5 +47,29 @@ func (b *RetentionApplyConfiguration) WithDelivered(value apiv1alpha1.Duration) 
 // If called multiple times, the DeadLetters field is set to the value of the last call.
 func (b *RetentionApplyConfiguration) WithDeadLetters(value apiv1alpha1.Duration) *RetentionApplyConfiguration {
 	b.DeadLetters = &value
+	return b
+}
+
+// WithMaxBytes sets the MaxBytes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxBytes field is set to the value of the last call.
+func (b *RetentionApplyConfiguration) WithMaxBytes(value resource.Quantity) *RetentionApplyConfiguration {
+	b.MaxBytes = &value
+	return b
+}
+
+// WithPayloads sets the Payloads field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Payloads field is set to the value of the last call.
+func (b *RetentionApplyConfiguration) WithPayloads(value apiv1alpha1.PayloadRetention) *RetentionApplyConfiguration {
+	b.Payloads = &value
+	return b
+}
+
+// WithResponseBodies sets the ResponseBodies field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ResponseBodies field is set to the value of the last call.
+func (b *RetentionApplyConfiguration) WithResponseBodies(value apiv1alpha1.ResponseBodyRetention) *RetentionApplyConfiguration {
+	b.ResponseBodies = &value
 	return b
 }

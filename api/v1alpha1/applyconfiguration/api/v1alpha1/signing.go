@@ -12,11 +12,20 @@ import (
 // Signing says how requests are signed.
 type SigningApplyConfiguration struct {
 	// scheme is the way of signing. StandardWebhooks puts id, timestamp and one signature a key into the headers
-	// webhook-id, webhook-timestamp and webhook-signature. Unset: StandardWebhooks.
+	// webhook-id, webhook-timestamp and webhook-signature. GitHub and Stripe send the headers of those providers, for
+	// receivers that were written for them. HMAC is any other that signs by a shared key. None sends events unsigned.
+	// Unset: StandardWebhooks.
 	Scheme *apiv1alpha1.SignatureScheme `json:"scheme,omitempty"`
-	// keys are the signing keys, 1 to 5. Every key signs every request, so that a receiver can change from one to the
-	// next. Unset: Doorstep generates one key.
+	// hmac describes the signature with scheme HMAC.
+	HMAC *HMACApplyConfiguration `json:"hmac,omitempty"`
+	// keys are the signing keys, 1 to 5. With StandardWebhooks and Stripe every key signs every request between its
+	// notBefore and its expiresAt, so that a receiver can change from one to the next; GitHub and HMAC have room for one
+	// signature, and the newest key makes it: the one with the latest notBefore, or else the first of the list. Unset:
+	// Doorstep generates one key.
 	Keys []SigningKeyApplyConfiguration `json:"keys,omitempty"`
+	// rotationOverlap is how long the former value of a key goes on signing beside the new one when a Secret's value
+	// changes: 0s to 720h. 0s: not at all. It has no effect with GitHub and HMAC, which sign once. Unset: 24h.
+	RotationOverlap *apiv1alpha1.Duration `json:"rotationOverlap,omitempty"`
 }
 
 // SigningApplyConfiguration constructs a declarative configuration of the Signing type for use with
@@ -33,6 +42,14 @@ func (b *SigningApplyConfiguration) WithScheme(value apiv1alpha1.SignatureScheme
 	return b
 }
 
+// WithHMAC sets the HMAC field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the HMAC field is set to the value of the last call.
+func (b *SigningApplyConfiguration) WithHMAC(value *HMACApplyConfiguration) *SigningApplyConfiguration {
+	b.HMAC = value
+	return b
+}
+
 // WithKeys adds the given value to the Keys field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Keys field.
@@ -43,5 +60,13 @@ func (b *SigningApplyConfiguration) WithKeys(values ...*SigningKeyApplyConfigura
 		}
 		b.Keys = append(b.Keys, *values[i])
 	}
+	return b
+}
+
+// WithRotationOverlap sets the RotationOverlap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RotationOverlap field is set to the value of the last call.
+func (b *SigningApplyConfiguration) WithRotationOverlap(value apiv1alpha1.Duration) *SigningApplyConfiguration {
+	b.RotationOverlap = &value
 	return b
 }

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // SigningKeyApplyConfiguration represents a declarative configuration of the SigningKey type for use
 // with apply.
 //
@@ -10,9 +14,15 @@ type SigningKeyApplyConfiguration struct {
 	// name tells this key from the others of the endpoint: lower-case letters, digits and dashes, at most 63. It is never
 	// sent.
 	Name *string `json:"name,omitempty"`
-	// secretKeyRef names the Secret's key that holds the signing key as text: whsec_ and the base64 of 24 to 64 random
-	// bytes.
+	// secretKeyRef names the Secret's key that holds the signing key as text. For StandardWebhooks: whsec_ and the base64 of
+	// 24 to 64 random bytes, or whsk_ and the base64 of an Ed25519 key pair. For GitHub and Stripe: the text itself is the
+	// key, a whsec_ in front included. For HMAC: as keyEncoding says.
 	SecretKeyRef *SecretKeyReferenceApplyConfiguration `json:"secretKeyRef,omitempty"`
+	// notBefore is when the key begins to sign. Unset: at once.
+	NotBefore *v1.Time `json:"notBefore,omitempty"`
+	// expiresAt is when the key stops signing. At least one key must sign at any time, or the endpoint is held. Unset:
+	// never.
+	ExpiresAt *v1.Time `json:"expiresAt,omitempty"`
 }
 
 // SigningKeyApplyConfiguration constructs a declarative configuration of the SigningKey type for use with
@@ -34,5 +44,21 @@ func (b *SigningKeyApplyConfiguration) WithName(value string) *SigningKeyApplyCo
 // If called multiple times, the SecretKeyRef field is set to the value of the last call.
 func (b *SigningKeyApplyConfiguration) WithSecretKeyRef(value *SecretKeyReferenceApplyConfiguration) *SigningKeyApplyConfiguration {
 	b.SecretKeyRef = value
+	return b
+}
+
+// WithNotBefore sets the NotBefore field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NotBefore field is set to the value of the last call.
+func (b *SigningKeyApplyConfiguration) WithNotBefore(value v1.Time) *SigningKeyApplyConfiguration {
+	b.NotBefore = &value
+	return b
+}
+
+// WithExpiresAt sets the ExpiresAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExpiresAt field is set to the value of the last call.
+func (b *SigningKeyApplyConfiguration) WithExpiresAt(value v1.Time) *SigningKeyApplyConfiguration {
+	b.ExpiresAt = &value
 	return b
 }

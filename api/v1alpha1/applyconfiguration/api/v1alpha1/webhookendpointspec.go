@@ -20,13 +20,41 @@ type WebhookEndpointSpecApplyConfiguration struct {
 	// order.item.added, but not order), or * alone. Unset: every type, except Doorstep's own doorstep.* events, which
 	// must be named.
 	EventTypes []apiv1alpha1.EventTypePattern `json:"eventTypes,omitempty"`
+	// matchAttributes are attributes that an event must have, 1 to 16, each with exactly this value: CloudEvents extensions
+	// (and subject, dataschema), or members of a plain event's "attributes". They are looked up in an index, so that
+	// thousands of endpoints told apart by one cost no more than the few that match. Unset: any event.
+	MatchAttributes []AttributeMatchApplyConfiguration `json:"matchAttributes,omitempty"`
+	// filter is a CEL expression over event {id, type, source, time, attributes, data} that must be true for an event to be
+	// sent, such as event.data.amount >= 1000. It is asked last, after eventTypes and matchAttributes. An event for which it
+	// can't be evaluated is kept as filterError and can be replayed; an expression that can't be compiled holds the
+	// endpoint. Unset: every event.
+	Filter *string `json:"filter,omitempty"`
+	// body says what is posted. Event: the bytes as they were accepted. Data: the bytes of the event's data alone, as the
+	// producer wrote them. Unset: Event.
+	Body *apiv1alpha1.RequestBody `json:"body,omitempty"`
 	// signing says how requests are signed. Unset: Standard Webhooks, with a key that Doorstep generates.
 	Signing *SigningApplyConfiguration `json:"signing,omitempty"`
+	// headers are added to every request, 1 to 20. Headers of HTTP itself, of signatures and of Doorstep can't be set.
+	Headers []HeaderApplyConfiguration `json:"headers,omitempty"`
+	// auth says how Doorstep identifies itself to the receiver, in the header Authorization. Unset: not at all, beside the
+	// signature.
+	Auth *AuthApplyConfiguration `json:"auth,omitempty"`
+	// tls says which certificates are used with https. Unset: the receiver's certificate must be signed by an authority that
+	// the worker's system trusts, and no certificate is sent.
+	TLS *TLSApplyConfiguration `json:"tls,omitempty"`
 	// timeout is how long one whole attempt may take, from the name lookup to the end of the answer: 1s to 60s.
 	// Unset: 15s.
 	Timeout *apiv1alpha1.Duration `json:"timeout,omitempty"`
 	// maxInFlight is how many requests to this endpoint may be under way at once: 1 to 1000. Unset: 16.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
+	// rateLimit is how many requests may be made at most in a while. Retries count; what waits for its turn has not failed.
+	// Unset: no limit.
+	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
+	// ordering says which deliveries wait for the ones before them. None: no order is kept. PerKey: events with the same
+	// partitionkey attribute are delivered one at a time, in the order of acceptance; those without one in any order. All:
+	// every event, one at a time. A failing delivery holds those behind it until it is delivered or dead-lettered. Unset:
+	// None.
+	Ordering *apiv1alpha1.Ordering `json:"ordering,omitempty"`
 	// retryPolicyRef names the RetryPolicy that decides when failed deliveries are tried again. A change of it applies to
 	// waiting deliveries. Unset: the DeliveryPool's defaultRetryPolicy, else the built-in policy.
 	RetryPolicyRef *RetryPolicyReferenceApplyConfiguration `json:"retryPolicyRef,omitempty"`
@@ -61,11 +89,69 @@ func (b *WebhookEndpointSpecApplyConfiguration) WithEventTypes(values ...apiv1al
 	return b
 }
 
+// WithMatchAttributes adds the given value to the MatchAttributes field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the MatchAttributes field.
+func (b *WebhookEndpointSpecApplyConfiguration) WithMatchAttributes(values ...*AttributeMatchApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithMatchAttributes")
+		}
+		b.MatchAttributes = append(b.MatchAttributes, *values[i])
+	}
+	return b
+}
+
+// WithFilter sets the Filter field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Filter field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithFilter(value string) *WebhookEndpointSpecApplyConfiguration {
+	b.Filter = &value
+	return b
+}
+
+// WithBody sets the Body field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Body field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithBody(value apiv1alpha1.RequestBody) *WebhookEndpointSpecApplyConfiguration {
+	b.Body = &value
+	return b
+}
+
 // WithSigning sets the Signing field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Signing field is set to the value of the last call.
 func (b *WebhookEndpointSpecApplyConfiguration) WithSigning(value *SigningApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
 	b.Signing = value
+	return b
+}
+
+// WithHeaders adds the given value to the Headers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Headers field.
+func (b *WebhookEndpointSpecApplyConfiguration) WithHeaders(values ...*HeaderApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithHeaders")
+		}
+		b.Headers = append(b.Headers, *values[i])
+	}
+	return b
+}
+
+// WithAuth sets the Auth field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Auth field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithAuth(value *AuthApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	b.Auth = value
+	return b
+}
+
+// WithTLS sets the TLS field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TLS field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithTLS(value *TLSApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	b.TLS = value
 	return b
 }
 
@@ -82,6 +168,22 @@ func (b *WebhookEndpointSpecApplyConfiguration) WithTimeout(value apiv1alpha1.Du
 // If called multiple times, the MaxInFlight field is set to the value of the last call.
 func (b *WebhookEndpointSpecApplyConfiguration) WithMaxInFlight(value int32) *WebhookEndpointSpecApplyConfiguration {
 	b.MaxInFlight = &value
+	return b
+}
+
+// WithRateLimit sets the RateLimit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RateLimit field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithRateLimit(value *RateLimitApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	b.RateLimit = value
+	return b
+}
+
+// WithOrdering sets the Ordering field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ordering field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithOrdering(value apiv1alpha1.Ordering) *WebhookEndpointSpecApplyConfiguration {
+	b.Ordering = &value
 	return b
 }
 
