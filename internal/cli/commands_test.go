@@ -202,8 +202,8 @@ func TestSendWaits(t *testing.T) {
 
 type undecided struct{}
 
-func (undecided) Authorize(*http.Request, ingest.Verb, string) (string, error) {
-	return "", errors.New("away")
+func (undecided) Authorize(*http.Request, ingest.Request) (ingest.Caller, error) {
+	return ingest.Caller{}, errors.New("away")
 }
 
 // A Doorstep that is away for a while ends no wait.

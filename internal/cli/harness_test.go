@@ -69,8 +69,8 @@ func newWorld(t *testing.T) *world {
 }
 
 // Authorize asks the world's Authorizer.
-func (w *world) Authorize(r *http.Request, v ingest.Verb, namespace string) (string, error) {
-	return w.auth.Authorize(r, v, namespace)
+func (w *world) Authorize(r *http.Request, q ingest.Request) (ingest.Caller, error) {
+	return w.auth.Authorize(r, q)
 }
 
 // result is what a command left behind.

@@ -40,7 +40,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, c call) *Problem
 	}
 	replayed, err := s.replayAll(r.Context(), chosen, request.Force)
 	if len(replayed) > 0 {
-		s.log.Info("audit", "action", "replay", "caller", c.caller, "namespace", c.namespace, "webhookId", c.name,
+		s.log.Info("audit", "action", "replay", "caller", c.caller.Name, "namespace", c.namespace, "webhookId", c.name,
 			"endpoints", replayed, "force", request.Force)
 	}
 	// When some of several went, the answer names those: the caller's next call finds them waiting.
@@ -120,7 +120,7 @@ func (s *Server) enable(w http.ResponseWriter, r *http.Request, c call) *Problem
 		if err := s.lanes.Enable(r.Context(), key); err != nil {
 			return s.problemOf(err, "enable")
 		}
-		s.log.Info("audit", "action", "enable", "caller", c.caller, "namespace", c.namespace, "endpoint", c.name)
+		s.log.Info("audit", "action", "enable", "caller", c.caller.Name, "namespace", c.namespace, "endpoint", c.name)
 	}
 	result.State = s.laneOf(fan, key).State
 	writeJSON(w, http.StatusOK, mediaJSON, result)

@@ -7,32 +7,68 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // Verb is what a caller wants to do, in the words of DESIGN.md §5: a verb on a subresource of webhookendpoints.
 type Verb string
 
-// The verbs of the API.
+// The verbs of the API. What reads a list needs VerbList, what reads one thing VerbRead.
 const (
 	VerbSend        Verb = "create events"
 	VerbRead        Verb = "get deliveries"
+	VerbList        Verb = "list deliveries"
 	VerbReadPayload Verb = "get payload"
+	VerbErase       Verb = "delete payload"
 	VerbReplay      Verb = "create replay"
 	VerbEnable      Verb = "create enable"
+	VerbRetry       Verb = "create retry"
+	VerbTest        Verb = "create test"
+	VerbAudit       Verb = "list audit"
 )
 
-// Authorizer decides who may do what in a namespace. It returns the name of the caller for the audit record, or a
-// *Problem (401 or 403). Any other error means that it couldn't decide: the answer is 503, never 401.
+// Verbs are all verbs there are.
+var Verbs = []Verb{
+	VerbSend, VerbRead, VerbList, VerbReadPayload, VerbErase, VerbReplay, VerbEnable, VerbRetry, VerbTest, VerbAudit,
+}
+
+// Request is what an Authorizer decides about.
+type Request struct {
+	Verb      Verb
+	Namespace string
+	// Endpoint is the name of the one endpoint that the path names; empty where it names none. It need not exist.
+	Endpoint string
+}
+
+// Caller is who a request comes from.
+type Caller struct {
+	// Name is for audit records and the log; it holds no secret.
+	Name string
+	// Endpoints are the names of the only endpoints that the caller may see and act on; empty: all. One that is bound
+	// so sees only these endpoints' deliveries, and can neither send events nor erase them.
+	Endpoints []string
+}
+
+// sees reports whether the caller may know of an endpoint.
+func (c Caller) sees(endpoint string) bool {
+	return !c.bound() || slices.Contains(c.Endpoints, endpoint)
+}
+
+// bound reports that there are endpoints that the caller may not see.
+func (c Caller) bound() bool { return len(c.Endpoints) > 0 }
+
+// Authorizer decides who may do what. It returns the caller, or a *Problem (401 or 403). Any other error means that it
+// couldn't decide: the answer is 503, never 401. What Caller.Endpoints forbids, the Server refuses by itself.
 type Authorizer interface {
-	Authorize(r *http.Request, verb Verb, namespace string) (caller string, err error)
+	Authorize(*http.Request, Request) (Caller, error)
 }
 
 // denyAll stands in where no Authorizer was given: the API is never open by default.
 type denyAll struct{}
 
-func (denyAll) Authorize(*http.Request, Verb, string) (string, error) {
-	return "", unauthorized("No API keys are set up, so that no call can be let in.")
+func (denyAll) Authorize(*http.Request, Request) (Caller, error) {
+	return Caller{}, unauthorized("No API keys are set up, so that no call can be let in.")
 }
 
 func unauthorized(detail string) *Problem {
@@ -50,18 +86,18 @@ func Loopback() Authorizer { return loopback{} }
 
 type loopback struct{}
 
-func (loopback) Authorize(r *http.Request, _ Verb, _ string) (string, error) {
+func (loopback) Authorize(r *http.Request, _ Request) (Caller, error) {
 	if !isLoopbackHost(r.Host) {
-		return "", forbidden("Host", "Without keys this API answers only to localhost, 127.0.0.1 and [::1].")
+		return Caller{}, forbidden("Host", "Without keys this API answers only to localhost, 127.0.0.1 and [::1].")
 	}
 	if _, ok := r.Header["Origin"]; ok {
-		return "", forbidden("Origin", "Without keys this API takes no calls from web pages.")
+		return Caller{}, forbidden("Origin", "Without keys this API takes no calls from web pages.")
 	}
 	if r.Method == http.MethodPost && !declaresJSON(r.Header) {
-		return "", unsupportedMedia("Content-Type",
+		return Caller{}, unsupportedMedia("Content-Type",
 			"Without keys a POST needs a JSON or CloudEvents content type; send Content-Type: application/json.")
 	}
-	return "local", nil
+	return Caller{Name: "local"}, nil
 }
 
 // isLoopbackHost takes a Host header with any port or none. It is on the way of every event: net.SplitHostPort would
@@ -169,26 +205,26 @@ type knownKey struct {
 	caller string
 }
 
-func (k apiKeys) Authorize(r *http.Request, _ Verb, _ string) (string, error) {
+func (k apiKeys) Authorize(r *http.Request, _ Request) (Caller, error) {
 	headers := r.Header["Authorization"]
 	switch len(headers) {
 	case 0:
-		return "", unauthorized("Send an API key: Authorization: Bearer dsk_<id>_<random>.")
+		return Caller{}, unauthorized("Send an API key: Authorization: Bearer dsk_<id>_<random>.")
 	case 1:
 	default:
-		return "", unauthorized("Send one Authorization header only.")
+		return Caller{}, unauthorized("Send one Authorization header only.")
 	}
 	scheme, text, _ := strings.Cut(headers[0], " ")
 	text = strings.TrimSpace(text)
 	id, ok := keyID(text)
 	if !strings.EqualFold(scheme, "Bearer") || !ok {
-		return "", unauthorized("The Authorization header is not Bearer dsk_<id>_<random>.")
+		return Caller{}, unauthorized("The Authorization header is not Bearer dsk_<id>_<random>.")
 	}
 	// An unknown id costs the same as a wrong key, and is answered the same.
 	known, found := k[id]
 	hash := sha256.Sum256([]byte(text))
 	if subtle.ConstantTimeCompare(hash[:], known.hash[:]) != 1 || !found {
-		return "", unauthorized("The API key is not known here.")
+		return Caller{}, unauthorized("The API key is not known here.")
 	}
-	return known.caller, nil
+	return Caller{Name: known.caller}, nil
 }

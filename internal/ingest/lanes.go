@@ -42,6 +42,14 @@ type LaneView struct {
 	LastFailure *Failure
 }
 
+// TestResult is how a test went.
+type TestResult struct {
+	// WebhookID is the webhook-id that the receiver was shown.
+	WebhookID string
+	// Attempt is the one that was made. Its Number means nothing.
+	Attempt queue.Attempt
+}
+
 // Lanes is what ingest asks of dispatch. Implementations are safe for concurrent use.
 type Lanes interface {
 	// View gives an endpoint's lane; false if dispatch has none for it.
@@ -51,6 +59,14 @@ type Lanes interface {
 	// Enable brings a disabled lane back, and lets one that backs off make its next attempt at once. On any other it
 	// does nothing.
 	Enable(context.Context, plan.EndpointKey) error
+	// Retry makes what waits for its next attempt due now, and returns how many deliveries it brought forward. It enables
+	// nothing: in a lane that holds its deliveries they stay held, and a lane that backs off goes on one at a time.
+	Retry(context.Context, plan.EndpointKey) (int, error)
+	// Test makes one attempt of an event of type doorstep.test and waits for its end. It goes out as any other attempt
+	// does (signing, headers, egress guard, timeout), whatever state the lane is in, and leaves no trace: nothing is
+	// stored, and neither health nor budget nor the lane's state change. A test that could not be made is an error; a
+	// *Problem is answered as it is.
+	Test(context.Context, plan.EndpointKey) (TestResult, error)
 	// Health is nil while deliveries are made.
 	Health() error
 }

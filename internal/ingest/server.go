@@ -84,33 +84,38 @@ func NewServer(h http.Handler) *http.Server {
 type call struct {
 	namespace string
 	name      string // endpoint or webhook-id
-	caller    string
+	caller    Caller
 }
 
 // action serves one method of one route. A problem it returns is the answer; otherwise it has answered.
 type action func(s *Server, w http.ResponseWriter, r *http.Request, c call) *Problem
 
-// route is one path shape: who may read it by GET (and HEAD), and what POST does.
-type route struct {
-	get     action
-	getVerb Verb
+// method is what a route does on one HTTP method, and what the caller must be allowed for it.
+type method struct {
+	do   action
+	verb Verb
+}
 
-	post     action
-	postVerb Verb
+// route is one path shape. GET serves HEAD too.
+type route struct {
+	get, post, delete method
 	// named says what the name in the path is of: "events", "endpoints", or nothing.
 	named string
 }
 
 var (
-	routeEvents     = &route{get: (*Server).listEvents, getVerb: VerbRead, post: (*Server).accept, postVerb: VerbSend}
-	routeEvent      = &route{get: (*Server).getEvent, getVerb: VerbRead, named: "events"}
-	routePayload    = &route{get: (*Server).getPayload, getVerb: VerbReadPayload, named: "events"}
-	routeReplay     = &route{post: (*Server).replay, postVerb: VerbReplay, named: "events"}
-	routeEndpoints  = &route{get: (*Server).listEndpoints, getVerb: VerbRead}
-	routeEndpoint   = &route{get: (*Server).getEndpoint, getVerb: VerbRead, named: "endpoints"}
-	routeOfEndpoint = &route{get: (*Server).listDeliveries, getVerb: VerbRead, named: "endpoints"}
-	routeEnable     = &route{post: (*Server).enable, postVerb: VerbEnable, named: "endpoints"}
-	routeDeliveries = &route{get: (*Server).listDeliveries, getVerb: VerbRead}
+	routeEvents = &route{
+		get:  method{(*Server).listEvents, VerbList},
+		post: method{(*Server).accept, VerbSend},
+	}
+	routeEvent      = &route{named: "events", get: method{(*Server).getEvent, VerbRead}}
+	routePayload    = &route{named: "events", get: method{(*Server).getPayload, VerbReadPayload}}
+	routeReplay     = &route{named: "events", post: method{(*Server).replay, VerbReplay}}
+	routeEndpoints  = &route{get: method{(*Server).listEndpoints, VerbList}}
+	routeEndpoint   = &route{named: "endpoints", get: method{(*Server).getEndpoint, VerbRead}}
+	routeOfEndpoint = &route{named: "endpoints", get: method{(*Server).listDeliveries, VerbList}}
+	routeEnable     = &route{named: "endpoints", post: method{(*Server).enable, VerbEnable}}
+	routeDeliveries = &route{get: method{(*Server).listDeliveries, VerbList}}
 )
 
 // ServeHTTP answers one request.
@@ -137,25 +142,38 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, path string) *
 		return notFound("There is no such path; the API is under /v1/namespaces/{namespace}/ " +
 			"with events, endpoints and deliveries.")
 	}
-	do, verb := route.get, route.getVerb
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-	case http.MethodPost:
-		do, verb = route.post, route.postVerb
-	default:
-		do = nil
-	}
-	if do == nil {
+	m := route.method(r.Method)
+	if m.do == nil {
 		return route.methodNotAllowed()
 	}
 	if problem := checkNames(namespace, route.named, name); problem != nil {
 		return problem
 	}
-	caller, err := s.auth.Authorize(r, verb, namespace)
-	if err != nil {
-		return s.notAuthorized(err)
+	caller, problem := s.authorize(r, m.verb, namespace, route, name)
+	if problem != nil {
+		return problem
 	}
-	return do(s, w, r, call{namespace: namespace, name: name, caller: caller})
+	return m.do(s, w, r, call{namespace: namespace, name: name, caller: caller})
+}
+
+// authorize asks the Authorizer, and holds a caller that is bound to endpoints to them.
+func (s *Server) authorize(r *http.Request, verb Verb, namespace string, at *route, name string) (Caller, *Problem) {
+	q := Request{Verb: verb, Namespace: namespace}
+	if at.named == "endpoints" {
+		q.Endpoint = name
+	}
+	caller, err := s.auth.Authorize(r, q)
+	switch {
+	case err != nil:
+		return Caller{}, s.notAuthorized(err)
+	case !caller.bound():
+	case verb == VerbSend || verb == VerbErase:
+		return Caller{}, forbidden("Authorization", "You may see and act on certain endpoints only, while an event is "+
+			"everybody's; use a key that is not bound to endpoints.")
+	case q.Endpoint != "" && !caller.sees(q.Endpoint):
+		return Caller{}, forbidden("endpoint", "You may see and act on certain endpoints only, and this is none of them.")
+	}
+	return caller, nil
 }
 
 func findRoute(kind, name, sub string) *route {
@@ -190,13 +208,29 @@ func findRoute(kind, name, sub string) *route {
 	return nil
 }
 
+// method gives what a route does on an HTTP method; the zero method if it doesn't take it.
+func (r *route) method(name string) method {
+	switch name {
+	case http.MethodGet, http.MethodHead:
+		return r.get
+	case http.MethodPost:
+		return r.post
+	case http.MethodDelete:
+		return r.delete
+	}
+	return method{}
+}
+
 func (r *route) methodNotAllowed() *Problem {
-	allow := make([]string, 0, 3)
-	if r.get != nil {
+	allow := make([]string, 0, 4)
+	if r.get.do != nil {
 		allow = append(allow, http.MethodGet, http.MethodHead)
 	}
-	if r.post != nil {
+	if r.post.do != nil {
 		allow = append(allow, http.MethodPost)
+	}
+	if r.delete.do != nil {
+		allow = append(allow, http.MethodDelete)
 	}
 	return methodNotAllowed(strings.Join(allow, ", "))
 }

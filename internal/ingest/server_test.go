@@ -196,8 +196,8 @@ func TestNeverOpenByDefault(t *testing.T) {
 
 type undecided struct{}
 
-func (undecided) Authorize(*http.Request, ingest.Verb, string) (string, error) {
-	return "", errors.New("the API server is away")
+func (undecided) Authorize(*http.Request, ingest.Request) (ingest.Caller, error) {
+	return ingest.Caller{}, errors.New("the API server is away")
 }
 
 // DESIGN.md §5: what can't be decided is 503, never 401.

@@ -276,6 +276,21 @@ func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
 	return view, ok
 }
 
+// Retry and Test are not made by this version's dispatcher.
+func (l laneViews) Retry(context.Context, plan.EndpointKey) (int, error) {
+	return 0, errNotMadeHere
+}
+
+// Test is as Retry.
+func (l laneViews) Test(context.Context, plan.EndpointKey) (ingest.TestResult, error) {
+	return ingest.TestResult{}, errNotMadeHere
+}
+
+var errNotMadeHere = &ingest.Problem{
+	Type: "https://doorstep.dev/problems/not-implemented", Title: http.StatusText(http.StatusNotImplemented),
+	Status: http.StatusNotImplemented, Detail: "This version of Doorstep makes neither tests nor retries on request.",
+}
+
 // watchStore ends the process when its store has failed for good: only a restart helps
 // then, and whoever runs it restarts it.
 func (p *process) watchStore(ctx context.Context) error {

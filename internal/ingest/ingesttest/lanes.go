@@ -7,23 +7,30 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/ingest"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/retry"
 )
 
 // Lanes are lanes that do as they are told.
 type Lanes struct {
 	// Fault is what Health gives.
 	Fault error
+	// TestFunc makes tests, where it is set.
+	TestFunc func(context.Context, plan.EndpointKey) (ingest.TestResult, error)
 
 	mu       sync.Mutex
 	views    map[plan.EndpointKey]ingest.LaneView
 	inFlight map[deliveryKey]bool
+	retries  map[plan.EndpointKey]int
 }
 
 var _ ingest.Lanes = (*Lanes)(nil)
 
 // NewLanes knows no lane.
 func NewLanes() *Lanes {
-	return &Lanes{views: make(map[plan.EndpointKey]ingest.LaneView), inFlight: make(map[deliveryKey]bool)}
+	return &Lanes{
+		views: make(map[plan.EndpointKey]ingest.LaneView), inFlight: make(map[deliveryKey]bool),
+		retries: make(map[plan.EndpointKey]int),
+	}
 }
 
 // Set makes a lane's view.
@@ -65,4 +72,28 @@ func (l *Lanes) Health() error { return l.Fault }
 func (l *Lanes) Enable(_ context.Context, key plan.EndpointKey) error {
 	l.Set(key, ingest.LaneView{State: ingest.LaneActive})
 	return nil
+}
+
+// Retry brings forward as many as SetRetry said.
+func (l *Lanes) Retry(_ context.Context, key plan.EndpointKey) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.retries[key]
+	delete(l.retries, key)
+	return n, nil
+}
+
+// SetRetry says how many deliveries the next Retry of an endpoint brings forward.
+func (l *Lanes) SetRetry(key plan.EndpointKey, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retries[key] = n
+}
+
+// Test does what TestFunc says; without one, the receiver has answered 204.
+func (l *Lanes) Test(ctx context.Context, key plan.EndpointKey) (ingest.TestResult, error) {
+	if l.TestFunc != nil {
+		return l.TestFunc(ctx, key)
+	}
+	return ingest.TestResult{WebhookID: "msg_test", Attempt: queue.Attempt{Status: 204, Class: retry.Delivered, Sent: queue.SentYes}}, nil
 }
