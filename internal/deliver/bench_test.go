@@ -45,7 +45,7 @@ func BenchmarkDo(b *testing.B) {
 	s, _ := newServer(b, false, false, sink)
 	c := newClient(b, Options{})
 	r := newRequest(b, s.URL)
-	r.Body = bytes.Repeat([]byte("a"), 1024)
+	r.Event.Body = bytes.Repeat([]byte("a"), 1024)
 	defer measure(b)()
 	for b.Loop() {
 		if res := c.Do(context.Background(), r); res.Status != http.StatusNoContent {
@@ -56,13 +56,16 @@ func BenchmarkDo(b *testing.B) {
 
 func BenchmarkBareClient(b *testing.B) {
 	s, _ := newServer(b, false, false, sink)
-	r := newRequest(b, s.URL)
+	key, err := sign.ParseKey(testSecret)
+	if err != nil {
+		b.Fatal(err)
+	}
 	body := bytes.Repeat([]byte("a"), 1024)
-	client := &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: r.Timeout}
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
 	defer measure(b)()
 	for b.Loop() {
-		signature, err := sign.Sign(nil, r.Keys, r.WebhookID, 1_792_000_000, body)
+		signature, err := sign.Sign(nil, []sign.Key{key}, "evt_1", 1_792_000_000, body)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -70,8 +73,8 @@ func BenchmarkBareClient(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		req.Header.Set("Content-Type", r.ContentType)
-		req.Header.Set("Webhook-Id", r.WebhookID)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Webhook-Id", "evt_1")
 		req.Header.Set("Webhook-Timestamp", "1792000000")
 		req.Header.Set("Webhook-Signature", string(signature))
 		resp, err := client.Do(req)

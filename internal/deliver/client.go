@@ -18,11 +18,10 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/queue"
-	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
 const (
-	// defaultTimeout is the timeout of a Request that has none.
+	// defaultTimeout is the timeout of an endpoint that has none.
 	defaultTimeout = 15 * time.Second
 	// connectTimeout bounds connecting and, apart, the TLS handshake. net/http goes
 	// on with both after their attempt has ended, for a later one to use.
@@ -66,23 +65,17 @@ type Options struct {
 
 // Request is one attempt to be made. It is only read.
 type Request struct {
-	// URL is what egress.CheckURL gave.
-	URL                   *url.URL
-	WebhookID, DeliveryID string
+	Destination *Destination
+	Event       *event.Event
+	DeliveryID  string
 	// AttemptNumber counts from 1 through the delivery's life.
 	AttemptNumber int
 	// Replay tells the receiver that a person sent the event again.
-	Replay      bool
-	ContentType string
-	// Headers are the event's own, binary mode only: names that begin with "ce-".
-	Headers []event.Header
-	Body    []byte
-	// Keys sign; at least one, in the order of their signatures.
-	Keys []sign.Key
+	Replay bool
 	// TraceParent is the producer's W3C traceparent, or empty.
 	TraceParent string
-	// Timeout bounds the whole attempt; 0: 15 s.
-	Timeout time.Duration
+	// Steady is the steady time of the attempt, by which former signing keys end.
+	Steady time.Time
 }
 
 // Result is what came of an attempt.
@@ -186,7 +179,7 @@ func (c *Client) SetPolicy(p egress.Policy) {
 func (c *Client) Close() { c.transport.Load().CloseIdleConnections() }
 
 // Do makes one attempt. Cancelling ctx is a shutdown of ours, which is no fault of
-// the endpoint; the attempt's own time limit is Request.Timeout.
+// the endpoint; the attempt's own time limit is its Destination's.
 func (c *Client) Do(ctx context.Context, r *Request) Result {
 	begun := time.Now()
 	res := Result{StartedAt: c.wall().Round(0)}
@@ -197,30 +190,27 @@ func (c *Client) Do(ctx context.Context, r *Request) Result {
 
 // attempt fills in what came of the attempt.
 func (c *Client) attempt(parent context.Context, r *Request, res *Result) {
-	if err := c.guard.Policy().CheckScheme(r.URL); err != nil {
+	to := r.Destination
+	if err := c.guard.Policy().CheckScheme(to.url); err != nil {
 		res.fail(ReasonDenied, queue.SentNo, messageDenied)
 		return
 	}
-	timeout := r.Timeout
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(parent, timeout)
+	ctx, cancel := context.WithTimeout(parent, to.timeout)
 	defer cancel()
-	a := &attempt{body: r.Body}
+	a := &attempt{body: r.Event.Body}
 	a.trace.GotConn = a.gotConn
 	header, err := c.header(r, res.StartedAt.Unix(), &a.values)
 	if err != nil {
 		res.fail(ReasonLocal, queue.SentNo, err.Error())
 		return
 	}
-	resp, err := c.transport.Load().RoundTrip(a.request(httptrace.WithClientTrace(ctx, &a.trace), r.URL, header))
+	resp, err := c.transport.Load().RoundTrip(a.request(httptrace.WithClientTrace(ctx, &a.trace), to.url, header))
 	if err != nil {
-		res.explain(err, parent, ctx, r.URL.Scheme == "https", a.connected.Load())
+		res.explain(err, parent, ctx, to.url.Scheme == "https", a.connected.Load())
 		return
 	}
 	defer resp.Body.Close()
-	c.answer(res, r.URL, resp, cancel)
+	c.answer(res, to.url, resp, cancel)
 }
 
 // attempt is the state of one attempt, allocated in one piece. net/http may hold

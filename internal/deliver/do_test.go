@@ -19,6 +19,7 @@ import (
 
 	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/event"
+	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
@@ -47,7 +48,7 @@ func TestHeadersOfAnAttempt(t *testing.T) {
 			c := newClient(t, Options{RootCAs: pool(s)})
 			r := newRequest(t, s.URL+"/hooks%20x?token=hush&a=%2f")
 			r.AttemptNumber = 12
-			r.Headers = []event.Header{{Name: "ce-id", Value: "7"}, {Name: "ce-subject", Value: `"Euro%20%E2%82%AC"`}}
+			r.Event.Headers = []event.Header{{Name: "ce-id", Value: "7"}, {Name: "ce-subject", Value: `"Euro%20%E2%82%AC"`}}
 			res := c.Do(context.Background(), r)
 			if res.Status != 200 || res.Reason != "" || res.Message != "" || res.Sent != queue.SentYes {
 				t.Fatalf("%+v", res)
@@ -56,13 +57,13 @@ func TestHeadersOfAnAttempt(t *testing.T) {
 				t.Errorf("StartedAt %v, Duration %v", res.StartedAt, res.Duration)
 			}
 			req := <-got
-			if req.method != "POST" || req.target != "/hooks%20x?token=hush&a=%2f" || req.length != int64(len(r.Body)) {
+			if req.method != "POST" || req.target != "/hooks%20x?token=hush&a=%2f" || req.length != int64(len(r.Event.Body)) {
 				t.Errorf("%s %s with content-length %d", req.method, req.target, req.length)
 			}
 			want := map[string]string{
 				"Webhook-Id": "evt_1", "Webhook-Timestamp": "1792000000", "Content-Type": "application/json", "User-Agent": "Doorstep/1.2.3",
 				"Doorstep-Delivery-Id": "dlv_1", "Doorstep-Attempt": "12", "Ce-Id": "7", "Ce-Subject": `"Euro%20%E2%82%AC"`,
-				"Content-Length": strconv.Itoa(len(r.Body)),
+				"Content-Length": strconv.Itoa(len(r.Event.Body)),
 			}
 			for name, value := range want {
 				if v := req.header[name]; len(v) != 1 || v[0] != value {
@@ -97,7 +98,7 @@ func TestReplayHeaderIsOnReplaysOnly(t *testing.T) {
 	c := newClient(t, Options{})
 	for _, replay := range []bool{false, true} {
 		r := newRequest(t, s.URL)
-		r.Replay, r.ContentType = replay, ""
+		r.Replay, r.Event.ContentType = replay, ""
 		c.Do(context.Background(), r)
 		req := <-got
 		if v, ok := req.header["Doorstep-Replay"]; ok != replay || (replay && v[0] != "true") {
@@ -137,13 +138,10 @@ func TestEachKeySigns(t *testing.T) {
 	got := make(chan received, 1)
 	s, _ := newServer(t, false, false, recorder(got))
 	c := newClient(t, Options{})
-	r := newRequest(t, s.URL)
 	former := sign.NewKey()
-	key, err := sign.ParseKey(former)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Keys = append(r.Keys, key)
+	r := newRequest(t, s.URL, func(e *plan.Endpoint) {
+		e.Signing.Keys = append(e.Signing.Keys, plan.SigningKey{Name: "former", Key: former})
+	})
 	c.Do(context.Background(), r)
 	req := <-got
 	verify(t, testSecret, req)
@@ -169,7 +167,7 @@ func TestBodiesArriveAsTheyAre(t *testing.T) {
 func check(t *testing.T, c *Client, to string, body []byte, got <-chan received, what string) {
 	t.Helper()
 	r := newRequest(t, to)
-	r.Body = body
+	r.Event.Body = body
 	before := bytes.Clone(body)
 	if res := c.Do(context.Background(), r); res.Status != 200 {
 		t.Fatalf("%s: %+v", what, res)
@@ -195,7 +193,7 @@ func TestEventHeadersCannotInject(t *testing.T) {
 		{Name: "ce-", Value: "a"}, {Name: "", Value: "a"},
 	} {
 		r := newRequest(t, s.URL)
-		r.Headers = []event.Header{h}
+		r.Event.Headers = []event.Header{h}
 		res := c.Do(context.Background(), r)
 		if res.Reason != ReasonLocal || res.Sent != queue.SentNo || strings.Contains(res.Message, h.Value) && h.Value != "a" && h.Value != "1" {
 			t.Errorf("%q: %+v", h, res)
@@ -206,17 +204,22 @@ func TestEventHeadersCannotInject(t *testing.T) {
 	}
 }
 
+const publicKey = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
+
 func TestNothingIsSentUnsigned(t *testing.T) {
 	s, connections := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {})
 	c := newClient(t, Options{})
-	for name, change := range map[string]func(*Request){
-		"no key": func(r *Request) { r.Keys = nil }, "zero key": func(r *Request) { r.Keys = make([]sign.Key, 1) },
-		"id with a dot": func(r *Request) { r.WebhookID = "a.1" }, "no id": func(r *Request) { r.WebhookID = "" },
-	} {
+	for name, id := range map[string]string{"id with a dot": "a.1", "no id": ""} {
 		r := newRequest(t, s.URL)
-		change(r)
+		r.Event.WebhookID = id
 		if res := c.Do(context.Background(), r); res.Reason != ReasonLocal || res.Sent != queue.SentNo {
 			t.Errorf("%s: %+v", name, res)
+		}
+	}
+	for name, keys := range map[string][]plan.SigningKey{"no key": nil, "empty key": {{Name: "k"}}, "public key": {{Name: "k", Key: publicKey}}} {
+		e := plan.Endpoint{URL: s.URL, Signing: plan.Signing{Scheme: plan.SchemeStandardWebhooks, Keys: keys}}
+		if d, problem := NewDestination(&e); problem == nil || problem.Reason != "KeyInvalid" || d != nil {
+			t.Errorf("%s: problem %v", name, problem)
 		}
 	}
 	if n := connections.Load(); n != 0 {
@@ -365,7 +368,7 @@ func TestVanishedHTTP2Peer(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	close(vanished)
-	if res := c.Do(context.Background(), r); res.Reason != ReasonReset || res.Sent != queue.SentUnknown || res.Duration >= r.Timeout {
+	if res := c.Do(context.Background(), r); res.Reason != ReasonReset || res.Sent != queue.SentUnknown || res.Duration >= r.Destination.timeout {
 		t.Errorf("on the dead connection: %+v", res)
 	}
 	if res := c.Do(context.Background(), r); res.Status != 200 || connections.Load() != 2 {

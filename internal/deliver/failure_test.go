@@ -107,14 +107,13 @@ func TestTimeout(t *testing.T) {
 	hold := make(chan struct{})
 	s, _ := newServer(t, false, false, func(_ http.ResponseWriter, r *http.Request) { <-hold })
 	c := newClient(t, Options{})
-	r := newRequest(t, s.URL)
-	r.Timeout = 50 * time.Millisecond
+	r := newRequest(t, s.URL, within(50*time.Millisecond))
 	res := c.Do(context.Background(), r)
 	close(hold)
 	if res.Reason != ReasonTimeout || res.Sent != queue.SentUnknown || res.Status != 0 || !strings.Contains(res.Message, "may have got") {
 		t.Errorf("%+v", res)
 	}
-	if res.Duration < r.Timeout || res.Duration > 5*time.Second {
+	if res.Duration < 50*time.Millisecond || res.Duration > 5*time.Second {
 		t.Errorf("the attempt took %v", res.Duration)
 	}
 	// A slow receiver is no failure as long as it stays within the timeout.
@@ -129,8 +128,7 @@ func TestTimeoutBeforeAConnection(t *testing.T) {
 	hold := make(chan struct{})
 	address, _ := newPeer(t, func(net.Conn) { <-hold })
 	c := newClient(t, Options{})
-	r := newRequest(t, "https://"+address)
-	r.Timeout = 50 * time.Millisecond
+	r := newRequest(t, "https://"+address, within(50*time.Millisecond))
 	res := c.Do(context.Background(), r)
 	close(hold)
 	if res.Reason != ReasonTimeout || res.Sent != queue.SentNo {
@@ -323,8 +321,7 @@ func TestHostileBodies(t *testing.T) {
 					row.body(c)
 				}
 			})
-			r := newRequest(t, "http://"+address)
-			r.Timeout = 30 * time.Second
+			r := newRequest(t, "http://"+address, within(30*time.Second))
 			res := newClient(t, Options{}).Do(context.Background(), r)
 			if res.Status != row.status || res.Sent != queue.SentYes {
 				t.Errorf("%+v", res)
@@ -516,17 +513,15 @@ func TestNamesThatDoNotResolve(t *testing.T) {
 func TestNameServerIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, Options{Resolver: resolver(t, localhost)})
-		r := newRequest(t, "http://silent.example.com./")
-		r.Timeout = 30 * time.Second
-		res := c.Do(t.Context(), r)
+		const to = "http://silent.example.com./"
+		res := c.Do(t.Context(), newRequest(t, to, within(30*time.Second)))
 		if res.Reason != ReasonDNS || res.Sent != queue.SentNo || res.Message != "the host name could not be resolved in time" {
 			t.Errorf("%+v", res)
 		}
 		if res.Duration > connectTimeout {
 			t.Errorf("it took %v", res.Duration)
 		}
-		r.Timeout = 500 * time.Millisecond
-		if res := c.Do(t.Context(), r); res.Reason != ReasonTimeout || res.Sent != queue.SentNo || res.Duration != r.Timeout {
+		if res := c.Do(t.Context(), newRequest(t, to, within(500*time.Millisecond))); res.Reason != ReasonTimeout || res.Sent != queue.SentNo || res.Duration != 500*time.Millisecond {
 			t.Errorf("with a shorter timeout: %+v", res)
 		}
 		time.Sleep(connectTimeout) // net/http goes on with the dial

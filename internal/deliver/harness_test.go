@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
-	"github.com/doorstep-dev/doorstep/internal/sign"
+	"github.com/doorstep-dev/doorstep/internal/event"
+	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,21 +45,33 @@ func newClient(t testing.TB, o Options) *Client {
 	return c
 }
 
-func newRequest(t testing.TB, to string) *Request {
+// newRequest makes an attempt of an event with an endpoint, which changes may alter
+// before it is read.
+func newRequest(t testing.TB, to string, changes ...func(*plan.Endpoint)) *Request {
 	t.Helper()
-	key, err := sign.ParseKey(testSecret)
-	if err != nil {
-		t.Fatal(err)
+	e := plan.Endpoint{
+		EndpointKey: plan.EndpointKey{Namespace: "default", Name: "orders"}, URL: to, Timeout: 5 * time.Second,
+		Signing: plan.Signing{Scheme: plan.SchemeStandardWebhooks, Keys: []plan.SigningKey{{Name: "k", Key: testSecret}}},
 	}
-	u, err := egress.CheckURL(to)
-	if err != nil {
-		t.Fatal(err)
+	for _, change := range changes {
+		change(&e)
+	}
+	d, problem := NewDestination(&e)
+	if problem != nil {
+		t.Fatalf("%s: %s", problem.Reason, problem.Message)
 	}
 	return &Request{
-		URL: u, WebhookID: "evt_1", DeliveryID: "dlv_1", AttemptNumber: 1,
-		ContentType: "application/json", Body: []byte(`{"test": 2432232314}`),
-		Keys: []sign.Key{key}, Timeout: 5 * time.Second,
+		Destination: d, DeliveryID: "dlv_1", AttemptNumber: 1, Steady: wall,
+		Event: &event.Event{
+			Namespace: "default", ID: "evt_1", WebhookID: "evt_1", Type: "order.created", Mode: event.ModePlain,
+			ContentType: "application/json", Body: []byte(`{"test": 2432232314}`),
+		},
 	}
+}
+
+// within sets an endpoint's timeout.
+func within(d time.Duration) func(*plan.Endpoint) {
+	return func(e *plan.Endpoint) { e.Timeout = d }
 }
 
 // traffic counts the connections that a server ever had, and tells of closed ones.

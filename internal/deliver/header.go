@@ -25,38 +25,39 @@ var (
 // their canonical form, as http.Header's methods would have them; values has room
 // for those of ours, so that they are not allocated one by one.
 func (c *Client) header(r *Request, timestamp int64, values *[maxOwnHeaders]string) (http.Header, error) {
-	buf := make([]byte, 0, 128*len(r.Keys))
-	signature, err := sign.Sign(buf, r.Keys, r.WebhookID, timestamp, r.Body)
+	ev := r.Event
+	buf := make([]byte, 0, 128*len(r.Destination.keys))
+	signature, err := sign.Sign(buf, r.Destination.keys, ev.WebhookID, timestamp, ev.Body)
 	if err != nil {
 		return nil, errSignature
 	}
 	// Without a replay and headers of the event there are 8: the most that a map
 	// holds without tables of its own.
-	h := make(http.Header, maxOwnHeaders-1+len(r.Headers))
+	h := make(http.Header, maxOwnHeaders-1+len(ev.Headers))
 	n := 0
 	set := func(name, value string) {
 		values[n] = value
 		h[name] = values[n : n+1 : n+1]
 		n++
 	}
-	set("Webhook-Id", r.WebhookID)
+	set("Webhook-Id", ev.WebhookID)
 	set("Webhook-Timestamp", strconv.FormatInt(timestamp, 10))
 	set("Webhook-Signature", string(signature))
 	set("User-Agent", c.userAgent)
 	set("Traceparent", traceParent(r.TraceParent))
 	set("Doorstep-Delivery-Id", r.DeliveryID)
 	set("Doorstep-Attempt", strconv.Itoa(r.AttemptNumber))
-	if r.ContentType != "" {
-		set("Content-Type", r.ContentType)
+	if ev.ContentType != "" {
+		set("Content-Type", ev.ContentType)
 	}
 	if r.Replay {
 		set("Doorstep-Replay", "true")
 	}
-	for i := range r.Headers {
-		if !sendable(&r.Headers[i]) {
+	for i := range ev.Headers {
+		if !sendable(&ev.Headers[i]) {
 			return nil, errHeader
 		}
-		h[r.Headers[i].Name] = []string{r.Headers[i].Value}
+		h[ev.Headers[i].Name] = []string{ev.Headers[i].Value}
 	}
 	return h, nil
 }

@@ -25,7 +25,7 @@ func (d *Dispatcher) attempt(j job) {
 			return
 		}
 	}
-	res := d.deliver.Do(d.attempts, request(j, ev))
+	res := d.deliver.Do(d.attempts, request(j, ev, d.clock.Now()))
 	if res.Class(&j.target.Retry) == retry.Held {
 		d.held(j, &res)
 		return
@@ -50,19 +50,15 @@ func (d *Dispatcher) outdated(j job) bool {
 	return j.lane.target != j.target
 }
 
-func request(j job, ev *queue.StoredEvent) *deliver.Request {
+func request(j job, ev *queue.StoredEvent, now time.Time) *deliver.Request {
 	return &deliver.Request{
-		URL:           j.target.url,
-		WebhookID:     ev.WebhookID,
+		Destination:   j.target.to,
+		Event:         ev.Event,
 		DeliveryID:    DeliveryID(ev.Namespace, ev.WebhookID, j.target.Name),
 		AttemptNumber: j.item.Attempts + 1,
 		Replay:        j.item.Replays > 0,
-		ContentType:   ev.ContentType,
-		Headers:       ev.Headers,
-		Body:          ev.Body,
-		Keys:          j.target.keys,
 		TraceParent:   ev.TraceParent,
-		Timeout:       j.target.Timeout,
+		Steady:        now,
 	}
 }
 

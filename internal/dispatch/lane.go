@@ -1,21 +1,20 @@
 package dispatch
 
 import (
-	"net/url"
 	"sync"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/internal/deliver"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
-	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
 // target is an endpoint ready to be delivered to: parsed once per plan, shared by
 // all attempts and never changed.
 type target struct {
 	plan.Endpoint
-	url  *url.URL
-	keys []sign.Key
+	// to is nil where there is a problem.
+	to *deliver.Destination
 	// retryHash identifies the policy that due times are made by.
 	retryHash string
 	// problem is the plan's, or that of the parts that can't be read.
@@ -23,27 +22,8 @@ type target struct {
 }
 
 func newTarget(e plan.Endpoint) *target {
-	t := &target{Endpoint: e, problem: e.Problem, retryHash: e.Retry.Hash()}
-	if t.problem != nil {
-		return t
-	}
-	u, err := url.Parse(e.URL)
-	if err != nil || u.Host == "" {
-		t.problem = &plan.Problem{Reason: "URLInvalid", Message: "the plan's URL for this endpoint can't be read; apply the endpoint again"}
-		return t
-	}
-	t.url = u
-	for _, k := range e.Signing.Keys {
-		key, err := sign.ParseKey(k.Key)
-		if err != nil {
-			t.problem = &plan.Problem{Reason: "KeyInvalid", Message: "signing key " + k.Name + ": " + err.Error()}
-			return t
-		}
-		t.keys = append(t.keys, key)
-	}
-	if len(t.keys) == 0 {
-		t.problem = &plan.Problem{Reason: "KeyInvalid", Message: "the endpoint has no signing key, and nothing is sent unsigned"}
-	}
+	t := &target{Endpoint: e, retryHash: e.Retry.Hash()}
+	t.to, t.problem = deliver.NewDestination(&e)
 	return t
 }
 

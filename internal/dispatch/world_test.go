@@ -156,7 +156,7 @@ func (w *world) key() plan.EndpointKey {
 
 // Do is the network.
 func (w *world) Do(ctx context.Context, r *deliver.Request) deliver.Result {
-	h := hit{at: time.Now(), host: r.URL.Host, id: r.WebhookID, attempt: r.AttemptNumber, replay: r.Replay}
+	h := hit{at: time.Now(), host: r.Destination.Host(), id: r.Event.WebhookID, attempt: r.AttemptNumber, replay: r.Replay}
 	w.mu.Lock()
 	w.hits = append(w.hits, h)
 	w.open[h.host]++
