@@ -158,6 +158,7 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 			DeadLetters: duration("spec.retention.deadLetters", keep.DeadLetters, v1alpha1.DefaultRetainDeadLetters),
 		},
 	}
+	s.plan.APIKeys = c.apiKeys(o)
 	if o.Spec.DefaultRetryPolicy != nil {
 		s.retry = compilePolicy("", o.Spec.DefaultRetryPolicy)
 		if s.retry.fault == nil {

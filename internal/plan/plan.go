@@ -241,14 +241,25 @@ type APIKey struct {
 	// SHA256 is the hash of the whole key, dsk_<id>_<random>.
 	SHA256 [32]byte `json:"sha256"`
 	// Namespaces, Verbs and Endpoints (names, of any of the namespaces) bound what it is
-	// good for; "*" alone in Namespaces is all of them, empty Endpoints too. Verbs are
-	// those of package ingest.
+	// good for; "*" alone in Namespaces is all of them, empty Endpoints too. Verbs are Key
+	// constants.
 	Namespaces []string `json:"namespaces"`
 	Verbs      []string `json:"verbs"`
 	Endpoints  []string `json:"endpoints,omitempty"`
 	// ExpiresAt is wall time; zero: never.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 }
+
+// What an APIKey's Verbs may be.
+const (
+	KeySend    = "send"    // post events
+	KeyRead    = "read"    // events, deliveries and endpoints, without payloads
+	KeyPayload = "payload" // the bytes of events
+	KeyReplay  = "replay"  // send again what is finished
+	KeyManage  = "manage"  // test an endpoint, bring it back, try its deliveries now
+	KeyErase   = "erase"   // forget an event's payload
+	KeyAudit   = "audit"   // read the audit records
+)
 
 // Egress says which destinations are allowed beside the public internet.
 type Egress struct {
