@@ -126,7 +126,7 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 			return v
 		}
 		if err == nil {
-			err = fmt.Errorf("%s must be at least 1s", field[strings.LastIndexByte(field, '.')+1:])
+			err = fmt.Errorf("%s must be at least 1s", lastName(field))
 		}
 		bad(field, err.Error()+fmt.Sprintf("; until then %s holds", unset))
 		return unset
@@ -136,7 +136,7 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 		case n == nil:
 			return int(unset)
 		case *n < least || *n > most:
-			bad(field, fmt.Sprintf("%s must be from %d to %d; until then %d holds", field[strings.LastIndexByte(field, '.')+1:], least, most, unset))
+			bad(field, fmt.Sprintf("%s must be from %d to %d; until then %d holds", lastName(field), least, most, unset))
 			return int(unset)
 		}
 		return int(*n)
@@ -198,3 +198,6 @@ func deref[T any](p *T) T {
 	}
 	return *p
 }
+
+// lastName is the name of the field itself, without the path before it.
+func lastName(field string) string { return field[strings.LastIndexByte(field, '.')+1:] }

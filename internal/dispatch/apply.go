@@ -51,6 +51,7 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 		}
 		was := l.target
 		l.target, l.deletedAt = t, time.Time{}
+		l.pace.set(t.RateLimit, was == nil && l.known, now)
 		if l.setHold(holdOf(t, p.Pool.Suspend), now) && l.state() == Active && d.queue.Counts(k).Waiting() > 0 {
 			l.flow.drain(false, now) // what was held comes at a pace, not at once
 		}

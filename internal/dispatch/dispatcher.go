@@ -85,7 +85,7 @@ func New(o Options) *Dispatcher {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range o.Queue.Endpoints() {
-		d.lane(k)
+		d.lane(k).known = true
 	}
 	return d
 }

@@ -46,6 +46,10 @@ type lane struct {
 	// unsaved: stored has changed since it was saved.
 	unsaved bool
 
+	pace pace
+	// known: the store had it when this process began.
+	known bool
+
 	window
 	// flying are deliveries with an attempt under way or an outcome not yet written.
 	flying map[queue.Seq]struct{}
@@ -126,6 +130,9 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 	if l.unrecorded() >= l.maxUnrecorded() {
 		return idle, item{}, time.Time{} // recorded wakes it
 	}
+	if wait := l.pace.wait(now); wait > 0 {
+		return idle, item{}, now.Add(wait)
+	}
 	expedite := l.expediting()
 	if l.wants(expedite, now) && !l.loading {
 		return load, item{}, time.Time{}
@@ -134,6 +141,7 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 		return idle, item{}, time.Time{} // the load under way may bring older ones than are here
 	}
 	if it, ok := l.take(expedite, now); ok {
+		l.pace.spend(now)
 		return attempt, it, time.Time{}
 	}
 	if l.duesTurn(expedite) && now.Before(l.nextDue) {

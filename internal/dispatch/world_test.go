@@ -284,3 +284,13 @@ func answers(code int) func(hit) deliver.Result {
 func timeout() deliver.Result {
 	return deliver.Result{Reason: "timeout", Message: "no answer in time", Sent: queue.SentUnknown}
 }
+
+// list gives the deliveries of the first endpoint that were never tried.
+func (w *world) list(t *testing.T) []queue.Delivery {
+	t.Helper()
+	ds, err := w.store.Fresh(context.Background(), w.key(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ds
+}
