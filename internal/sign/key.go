@@ -22,6 +22,9 @@ const (
 	newSecret = 32
 )
 
+// secretPrefix begins the text of an HMAC key.
+const secretPrefix = "whsec_"
+
 // Key is one signing key, ready for use. Copies share one state; a Key is safe
 // for concurrent use. Printed in any way it shows its fingerprint only. The zero
 // Key is not usable.
@@ -38,7 +41,8 @@ type key struct {
 }
 
 // hmacState is a keyed hash with room for what goes in and comes out of it: what
-// is handed to a hash.Hash escapes, and would be allocated each time.
+// is handed to a hash.Hash escapes, and would be allocated each time. The room is for
+// an id, a time and a hash of 64 bytes; longer texts around the body are allocated.
 type hmacState struct {
 	mac     hash.Hash
 	scratch [128]byte
@@ -65,7 +69,7 @@ func ParseKey(text string) (Key, error) {
 // ParseVerifyKey reads a key to verify with: all that ParseKey takes and, beside
 // them, whpk_ and base64 of the 32 bytes of an Ed25519 public key.
 func ParseVerifyKey(text string) (Key, error) {
-	if err := checkText(text); err != nil {
+	if err := checkEncoded(text); err != nil {
 		return Key{}, err
 	}
 	if rest, ok := strings.CutPrefix(text, "whsk_"); ok {
@@ -74,21 +78,21 @@ func ParseVerifyKey(text string) (Key, error) {
 	if rest, ok := strings.CutPrefix(text, "whpk_"); ok {
 		return parsePublic(rest)
 	}
-	raw, err := decode(strings.TrimPrefix(text, "whsec_"))
+	raw, err := decode(strings.TrimPrefix(text, secretPrefix))
 	if err != nil {
 		return Key{}, err
 	}
 	if len(raw) < minSecret || len(raw) > maxSecret {
 		return Key{}, fmt.Errorf("the key has %d bytes; a whsec_ key must have %d to %d", len(raw), minSecret, maxSecret)
 	}
-	return newHMAC(raw), nil
+	return newHMAC(raw, sha256.New), nil
 }
 
 // NewKey makes the text of a fresh HMAC-SHA256 key: whsec_ and 32 random bytes.
 func NewKey() string {
 	raw := make([]byte, newSecret)
 	_, _ = rand.Read(raw) // never fails: crypto/rand ends the program instead
-	return "whsec_" + base64.StdEncoding.EncodeToString(raw)
+	return secretPrefix + base64.StdEncoding.EncodeToString(raw)
 }
 
 // Fingerprint is a short name of the key that tells nothing about it. The private
@@ -119,37 +123,17 @@ func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(k.Fingerprint()
 // stays secret.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.Fingerprint()), nil }
 
-// checkText refuses what base64 would skip or what a person can't see.
-func checkText(text string) error {
-	switch {
-	case text == "":
-		return errors.New("the key is empty")
-	case strings.HasSuffix(text, "\n"), strings.HasSuffix(text, "\r"):
-		return errors.New("the key ends in a trailing newline; write it without one (printf or echo -n)")
-	case strings.TrimSpace(text) != text:
-		return errors.New("the key has white space around it; write it without")
-	case strings.ContainsAny(text, " \t\r\n"):
-		return errors.New("the key has white space in it; write it on one line")
-	}
-	return nil
-}
-
+// decode reads what follows the prefix of a Standard Webhooks key.
 func decode(s string) ([]byte, error) {
 	if s == "" {
 		return nil, errors.New("the key is a prefix with nothing after it")
 	}
-	raw, err := base64.StdEncoding.DecodeString(s)
-	if err == nil {
-		return raw, nil
+	raw, err := decodeBase64(s)
+	if errors.Is(err, errURLSafe) {
+		// It may be another prefix as well.
+		err = fmt.Errorf("%w, and one of the prefixes whsec_ and whsk_", err)
 	}
-	// The decoder's own error would tell a position, and so something of the key.
-	if strings.ContainsAny(s, "-_") {
-		return nil, errors.New("the key is not standard base64: it has - or _, as the URL-safe alphabet does; use + and /, and one of the prefixes whsec_ and whsk_")
-	}
-	if _, err := base64.RawStdEncoding.DecodeString(s); err == nil {
-		return nil, errors.New("the key is base64 without its padding; add the = signs at its end")
-	}
-	return nil, errors.New("the key is not base64")
+	return raw, err
 }
 
 func parsePrivate(s string) (Key, error) {
@@ -184,9 +168,9 @@ func newPublic(public ed25519.PublicKey) Key {
 	return Key{&key{public: public, fingerprint: fingerprint("ed25519", public)}}
 }
 
-func newHMAC(secret []byte) Key {
+func newHMAC(secret []byte, algorithm func() hash.Hash) Key {
 	k := &key{fingerprint: fingerprint("hmac", secret)}
-	k.states.New = func() any { return &hmacState{mac: hmac.New(sha256.New, secret)} }
+	k.states.New = func() any { return &hmacState{mac: hmac.New(algorithm, secret)} }
 	return Key{k}
 }
 

@@ -2,8 +2,8 @@ package sign
 
 import (
 	"crypto/ed25519"
-	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -20,7 +20,7 @@ var (
 // sent as webhook-timestamp; body is signed as it is. On an error (ErrNoKey,
 // ErrID) nothing is appended: nothing must be sent unsigned.
 func Sign(dst []byte, keys []Key, id string, timestamp int64, body []byte) ([]byte, error) {
-	if id == "" || strings.IndexByte(id, '.') >= 0 {
+	if !signable(id) {
 		return dst, ErrID
 	}
 	for i := range keys {
@@ -42,28 +42,51 @@ func Sign(dst []byte, keys []Key, id string, timestamp int64, body []byte) ([]by
 	return dst, nil
 }
 
+// signable refuses ids that leave room for doubt where they end.
+func signable(id string) bool { return id != "" && strings.IndexByte(id, '.') < 0 }
+
 // appendSignature appends one "v1,…" or "v1a,…".
 func (k *key) appendSignature(dst []byte, id string, ts, body []byte) []byte {
 	if k.private != nil {
 		dst = append(dst, "v1a,"...)
 		return base64.StdEncoding.AppendEncode(dst, ed25519.Sign(k.private, message(id, ts, body)))
 	}
-	dst = append(dst, "v1,"...)
-	return k.appendMAC(dst, id, ts, body)
+	return k.appendMAC(append(dst, "v1,"...), standardContent, inBase64, id, ts, body)
 }
 
-// appendMAC appends the base64 of the HMAC.
-func (k *key) appendMAC(dst []byte, id string, ts, body []byte) []byte {
+// encoding is how bytes are written as text. It is no function, for what is handed to
+// one through a value is allocated.
+type encoding byte
+
+const (
+	inHex encoding = iota
+	inBase64
+)
+
+func (e encoding) append(dst, src []byte) []byte {
+	if e == inHex {
+		return hex.AppendEncode(dst, src)
+	}
+	return base64.StdEncoding.AppendEncode(dst, src)
+}
+
+// appendMAC appends the HMAC of content for a message. The body is handed to the hash
+// as it is; what stands around it is gathered first.
+func (k *key) appendMAC(dst []byte, content template, in encoding, id string, ts, body []byte) []byte {
 	s := k.states.Get().(*hmacState)
 	s.mac.Reset()
-	head := s.scratch[:0]
-	head = append(head, id...)
-	head = append(head, '.')
-	head = append(head, ts...)
-	head = append(head, '.')
-	s.mac.Write(head)
-	s.mac.Write(body)
-	dst = base64.StdEncoding.AppendEncode(dst, s.mac.Sum(s.scratch[:0])[:sha256.Size])
+	around := s.scratch[:0]
+	for i := range content {
+		if content[i].field != fieldBody {
+			around = content[i].append(around, id, ts)
+			continue
+		}
+		s.mac.Write(around)
+		s.mac.Write(body)
+		around = around[:0]
+	}
+	s.mac.Write(around)
+	dst = in.append(dst, s.mac.Sum(s.scratch[:0]))
 	k.states.Put(s)
 	return dst
 }

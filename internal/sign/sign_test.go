@@ -18,7 +18,7 @@ func TestSignRefusesIDsThatMoveTheBoundary(t *testing.T) {
 		}
 	}
 	// The forgery that the rule is for: both would have the same HMAC.
-	sig := mustKey(t, secretA).k.appendMAC([]byte("v1,"), "a.1614265330", []byte("1614265330"), []byte("x"))
+	sig := mustKey(t, secretA).k.appendMAC([]byte("v1,"), standardContent, inBase64, "a.1614265330", []byte("1614265330"), []byte("x"))
 	if err := Verify([]Key{key}, "a.1614265330", "1614265330", string(sig), []byte("x"), time.Unix(tsA, 0), DefaultTolerance); err != ErrID {
 		t.Errorf("Verify = %v, want ErrID", err)
 	}
@@ -162,7 +162,7 @@ func TestVerifyRefusesOtherTimestamps(t *testing.T) {
 		sig, _ := Sign(nil, keys, idA, tsA, []byte(bodyA))
 		// Even correctly signed it is no timestamp.
 		sig = append(sig, " v1,"...)
-		sig = keys[0].k.appendMAC(sig, idA, []byte(ts), []byte(bodyA))
+		sig = keys[0].k.appendMAC(sig, standardContent, inBase64, idA, []byte(ts), []byte(bodyA))
 		if err := Verify(keys, idA, ts, string(sig), []byte(bodyA), time.Unix(tsA, 0), DefaultTolerance); err != ErrTimestamp {
 			t.Errorf("timestamp %q: %v, want ErrTimestamp", ts, err)
 		}

@@ -80,7 +80,7 @@ func (k *key) matches(list []string, id, ts string, body []byte) bool {
 	if k.public != nil {
 		version, msg = "v1a", message(id, []byte(ts), body)
 	} else {
-		want = k.appendMAC(nil, id, []byte(ts), body)
+		want = k.appendMAC(nil, standardContent, inBase64, id, []byte(ts), body)
 	}
 	found := false
 	for _, s := range list {
