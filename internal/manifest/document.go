@@ -13,8 +13,11 @@ import (
 // (sigs.k8s.io/yaml, so YAML 1.1 booleans and all); its node only gives lines.
 type document struct {
 	value any
-	node  *yamlv3.Node // nil where the lines are not known
+	node  *yamlv3.Node // nil where the lines are not known, or source has to be read again for them
 	line  int          // of the document's first content
+	// source is the text of a document whose nodes were let go of: they take twenty times
+	// its memory, and are only asked for when there is a problem to tell.
+	source *chunk
 	// offset is added to the node's lines; last is the document's last line. YAML
 	// counts more characters as ends of lines than an editor does.
 	offset, last int
@@ -75,7 +78,7 @@ func hasContent(line []byte) bool {
 
 // parse reads one document.
 func (c chunk) parse() (document, *syntaxError) {
-	d := document{line: c.firstContent(), offset: c.line - 1, last: c.last()}
+	d := document{line: c.firstContent(), offset: c.line - 1, last: c.last(), source: &c}
 	if err := c.tooMany(); err != nil {
 		return d, err
 	}
@@ -93,6 +96,24 @@ func (c chunk) parse() (document, *syntaxError) {
 		return d, &syntaxError{line: d.lineOf(beyondNumbers), message: "the document holds a number that is too large; put quotes around it if it is a text"}
 	}
 	return d, nil
+}
+
+// keep is the document as it is remembered: without what source can give again.
+func (d document) keep() document {
+	d.value = nil // the content stays, its source need not
+	if d.source != nil {
+		d.node = nil
+	}
+	return d
+}
+
+// nodes gives the document's nodes, nil where the lines are not known.
+func (d document) nodes() *yamlv3.Node {
+	if d.node != nil || d.source == nil {
+		return d.node
+	}
+	again, _ := d.source.parse() // it was right when it was first read
+	return again.node
 }
 
 // convert gives a YAML document as JSON, and sets the nodes of d.

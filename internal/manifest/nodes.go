@@ -254,10 +254,10 @@ func (d document) lineOf(find func(*yamlv3.Node) *yamlv3.Node) int {
 // at returns the line of a field, or of the nearest thing around it that exists.
 func (d document) at(field string) int {
 	line := d.line
-	if d.node == nil {
+	n := d.nodes()
+	if n == nil {
 		return line
 	}
-	n := d.node
 	for _, step := range splitPath(field) {
 		n = behind(n)
 		key, value := child(n, step)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
@@ -26,8 +27,9 @@ type object struct {
 	identity
 	file string
 	doc  document
-	// content is the object validated and defaulted; sum is its hash.
-	content map[string]any
+	// content is the object validated and defaulted, as JSON, which takes a fifth of the
+	// memory; sum is its hash.
+	content []byte
 	sum     [sha256.Size]byte
 	typed   runtime.Object
 }
@@ -325,7 +327,9 @@ func (l *Loader) validate(id identity, obj map[string]any) []fault {
 	}
 	var old map[string]any
 	if former := l.last[id]; former != nil {
-		old = former.content
+		if err := utiljson.Unmarshal(former.content, &old); err != nil {
+			old = nil // it was written by newObject, so this can't be
+		}
 	}
 	return l.schemas[id.kind].validate(obj, old)
 }
@@ -349,6 +353,5 @@ func newObject(id identity, path string, doc document, obj map[string]any) (*obj
 	if err != nil {
 		return nil, err
 	}
-	doc.value = nil // the content stays, its source need not
-	return &object{identity: id, file: path, doc: doc, content: obj, sum: sha256.Sum256(b), typed: typed}, nil
+	return &object{identity: id, file: path, doc: doc.keep(), content: bytes.Clone(b), sum: sha256.Sum256(b), typed: typed}, nil
 }
