@@ -2,11 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
-	"github.com/doorstep-dev/doorstep/internal/retry"
 )
 
 // MissingGrace is how long a deleted endpoint's deliveries wait for it to be made
@@ -16,10 +16,7 @@ const MissingGrace = 15 * time.Minute
 // Apply takes a new plan. Attempts under way finish with the old one; every attempt
 // begun afterwards uses the new one.
 func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
-	targets := make(map[plan.EndpointKey]*target, len(p.Endpoints))
-	for _, e := range p.Endpoints {
-		targets[e.EndpointKey] = newTarget(e)
-	}
+	targets := d.targets(p)
 	deleted := make(map[plan.EndpointKey]time.Time, len(p.Tombstones))
 	for _, t := range p.Tombstones {
 		deleted[t.EndpointKey] = t.DeletedAt
@@ -74,11 +71,32 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 		}
 	}
 	for _, l := range repoliced {
-		if err := d.reschedule(ctx, l); err != nil {
+		if err := d.repolice(ctx, l); err != nil {
 			d.log.Error(err, "Applying a changed retry policy to waiting deliveries failed; they keep their due times", "endpoint", l.key.String())
 		}
 	}
 	d.lookAround()
+}
+
+// targets reads the plan's endpoints. One that is as it was keeps its target: most
+// changes are of a few endpoints among thousands.
+func (d *Dispatcher) targets(p *plan.Plan) map[plan.EndpointKey]*target {
+	former := make(map[plan.EndpointKey]*target, len(p.Endpoints))
+	d.mu.Lock()
+	for k, l := range d.lanes {
+		former[k] = l.target
+	}
+	d.mu.Unlock()
+	targets := make(map[plan.EndpointKey]*target, len(p.Endpoints))
+	for i := range p.Endpoints {
+		e := &p.Endpoints[i]
+		t := former[e.EndpointKey]
+		if t == nil || !reflect.DeepEqual(&t.Endpoint, e) {
+			t = newTarget(*e)
+		}
+		targets[e.EndpointKey] = t
+	}
+	return targets
 }
 
 // dropEmpty forgets a lane that the plan doesn't have and that has nothing to do.
@@ -113,99 +131,77 @@ func holdOf(t *target, poolSuspended bool) State {
 	return Active
 }
 
-// Enable brings a disabled endpoint back, and lets one that backs off make its next
-// attempt at once. Any other is left as it is.
-func (d *Dispatcher) Enable(ctx context.Context, k plan.EndpointKey) error {
+// repolice applies a changed policy to deliveries that wait for a retry: attempt n uses
+// step n of the new policy, if that is earlier, but not earlier than the receiver asked
+// for.
+func (d *Dispatcher) repolice(ctx context.Context, l *lane) error {
 	d.mu.Lock()
-	l := d.lanes[k]
-	if l != nil && l.flow.state == BackingOff {
-		l.flow.until = d.clock.Now()
-		d.wake(l)
-	}
+	t := l.target
 	d.mu.Unlock()
-	if l == nil {
-		return ErrNoLane
-	}
-	return d.enable(ctx, l, "somebody enabled it")
-}
-
-func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
-	l.saving.Lock()
-	defer l.saving.Unlock()
-	d.mu.Lock()
-	disabled, stored := l.flow.state == Disabled, queue.Lane{RetryHash: l.stored.RetryHash}
-	d.mu.Unlock()
-	if !disabled {
-		return nil
-	}
-	// Stored first: who is told that it is enabled finds it so after a crash too. What
-	// waits is brought forward after one success, as BackingOff does.
-	stored.BackingOff, stored.Reason = true, ReasonFailing
-	if err := d.queue.SetLane(ctx, l.key, stored); err != nil {
+	_, err := d.reschedule(ctx, l, func(del *queue.Delivery) time.Time {
+		failedAt := del.DueAt.Add(-del.Delay)
+		delay := max(t.Retry.Delay(del.Budget, d.rand()), del.Asked)
+		at, _, dead := t.Retry.Next(failedAt, del.QueuedAt, del.Budget, delay)
+		if dead != "" {
+			return del.DueAt
+		}
+		return at
+	})
+	if err != nil {
 		return err
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.clock.Now()
-	l.stored, l.unsaved = stored, false
-	l.flow.enable(l.target == nil || l.target.Retry.OnRecovery == retry.Expedite, now)
-	if l.flow.expedite {
-		l.beginOld(now)
-	}
-	d.wake(l)
-	d.log.Info("Lane changed", "endpoint", l.key.String(), "from", Disabled.String(), "to", Draining.String(), "cause", why)
+	l.stored.RetryHash, l.unsaved = t.retryHash, true
+	d.mu.Unlock()
+	d.save(l)
 	return nil
 }
 
-// reschedule applies a changed policy to deliveries that wait for a retry: attempt n
-// uses step n of the new policy, if that is earlier, but not earlier than the receiver
-// asked for.
-func (d *Dispatcher) reschedule(ctx context.Context, l *lane) error {
+// reschedulePage is how many due times are changed in one step.
+const reschedulePage = 1000
+
+// reschedule gives deliveries that wait for a retry other due times, where these are
+// earlier. It returns how many it brought forward.
+func (d *Dispatcher) reschedule(ctx context.Context, l *lane, to func(*queue.Delivery) time.Time) (int, error) {
 	l.care.Lock()
 	defer l.care.Unlock()
 	d.mu.Lock()
-	t := l.target
 	l.busy = true
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
+		defer d.mu.Unlock()
 		l.busy = false
+		l.reloadDue()
+		l.note(d.clock.Now())
 		d.wake(l)
-		d.mu.Unlock()
 	}()
+	total := 0
 	var after queue.Seq
 	for {
-		ds, err := d.queue.Retrying(ctx, l.key, after, 1000)
+		ds, err := d.queue.Retrying(ctx, l.key, after, reschedulePage)
 		if err != nil {
-			return err
+			return total, err
 		}
 		due := map[queue.Seq]time.Time{}
-		for _, del := range ds {
-			after = del.Seq
-			if del.State != queue.Retrying || d.InFlight(l.key, del.Seq) {
+		for i := range ds {
+			after = ds[i].Seq
+			if ds[i].State != queue.Retrying || d.InFlight(l.key, ds[i].Seq) {
 				continue
 			}
-			failedAt := del.DueAt.Add(-del.Delay)
-			delay := max(t.Retry.Delay(del.Budget, d.rand()), del.Asked)
-			at, _, dead := t.Retry.Next(failedAt, del.QueuedAt, del.Budget, delay)
-			if dead == "" && at.Before(del.DueAt) {
-				due[del.Seq] = at
+			if at := to(&ds[i]); at.Before(ds[i].DueAt) {
+				due[ds[i].Seq] = at
 			}
 		}
 		if len(due) > 0 {
-			if _, err := d.queue.Reschedule(ctx, l.key, due); err != nil {
-				return err
+			n, err := d.queue.Reschedule(ctx, l.key, due)
+			total += n
+			if err != nil {
+				return total, err
 			}
 		}
-		if len(ds) < 1000 {
-			break
+		if len(ds) < reschedulePage {
+			return total, nil
 		}
 	}
-	d.mu.Lock()
-	l.stored.RetryHash, l.unsaved = t.retryHash, true
-	l.reloadDue()
-	l.note(d.clock.Now())
-	d.mu.Unlock()
-	d.save(l)
-	return nil
 }

@@ -59,6 +59,11 @@ func conflict(kind, detail string) *Problem {
 	return newProblem(http.StatusConflict, kind, "", detail)
 }
 
+// EndpointNotReady words why an endpoint can't be sent to at all: reason and message are those of its condition.
+func EndpointNotReady(reason, message string) *Problem {
+	return conflict("endpoint-not-ready", "The endpoint can't be used as it is ("+reason+"): "+message+".")
+}
+
 func unsupportedMedia(field, detail string) *Problem {
 	return newProblem(http.StatusUnsupportedMediaType, "unsupported-media-type", field, detail)
 }

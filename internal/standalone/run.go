@@ -276,19 +276,14 @@ func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
 	return view, ok
 }
 
-// Retry and Test are not made by this version's dispatcher.
-func (l laneViews) Retry(context.Context, plan.EndpointKey) (int, error) {
-	return 0, errNotMadeHere
-}
-
-// Test is as Retry.
-func (l laneViews) Test(context.Context, plan.EndpointKey) (ingest.TestResult, error) {
-	return ingest.TestResult{}, errNotMadeHere
-}
-
-var errNotMadeHere = &ingest.Problem{
-	Type: "https://doorstep.dev/problems/not-implemented", Title: http.StatusText(http.StatusNotImplemented),
-	Status: http.StatusNotImplemented, Detail: "This version of Doorstep makes neither tests nor retries on request.",
+// Test makes one attempt of a test event.
+func (l laneViews) Test(ctx context.Context, k plan.EndpointKey) (ingest.TestResult, error) {
+	id, a, err := l.Dispatcher.Test(ctx, k)
+	var notReady *dispatch.NotReadyError
+	if errors.As(err, &notReady) {
+		err = ingest.EndpointNotReady(notReady.Reason, notReady.Message)
+	}
+	return ingest.TestResult{WebhookID: id, Attempt: a}, err
 }
 
 // watchStore ends the process when its store has failed for good: only a restart helps
