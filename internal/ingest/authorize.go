@@ -1,11 +1,6 @@
 package ingest
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,93 +133,4 @@ func mediaType(contentType string) string {
 
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
-}
-
-// APIKey is an API key as the server keeps it: never the key itself.
-type APIKey struct {
-	// ID is the part between the underscores: a-z and 0-9. It may be logged.
-	ID string
-	// SHA256 is the hash of the whole key, dsk_ included.
-	SHA256 [sha256.Size]byte
-}
-
-const keyPrefix = "dsk_"
-
-var errKeyForm = errors.New("an API key has the form dsk_<id>_<random>, with an id of a-z and 0-9")
-
-// NewAPIKey makes a key dsk_<id>_<32 random hex digits>. The text is to be shown or written once.
-func NewAPIKey(id string) (text string, key APIKey, err error) {
-	var random [16]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return "", APIKey{}, err
-	}
-	text = keyPrefix + id + "_" + hex.EncodeToString(random[:])
-	key, err = ParseAPIKey(text)
-	return text, key, err
-}
-
-// ParseAPIKey gives what the server keeps of a key. Its errors don't hold the key.
-func ParseAPIKey(text string) (APIKey, error) {
-	id, ok := keyID(text)
-	if !ok {
-		return APIKey{}, errKeyForm
-	}
-	return APIKey{ID: id, SHA256: sha256.Sum256([]byte(text))}, nil
-}
-
-func keyID(text string) (string, bool) {
-	rest, ok := strings.CutPrefix(text, keyPrefix)
-	if !ok {
-		return "", false
-	}
-	id, random, ok := strings.Cut(rest, "_")
-	if !ok || id == "" || len(id) > 63 || len(random) < 16 {
-		return "", false
-	}
-	for i := range len(id) {
-		if c := id[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return "", false
-		}
-	}
-	return id, true
-}
-
-// Keys lets in whoever shows one of the keys in Authorization: Bearer. Each key may do everything.
-func Keys(keys ...APIKey) Authorizer {
-	known := make(apiKeys, len(keys))
-	for _, k := range keys {
-		known[k.ID] = knownKey{hash: k.SHA256, caller: "key:" + k.ID}
-	}
-	return known
-}
-
-type apiKeys map[string]knownKey
-
-type knownKey struct {
-	hash   [sha256.Size]byte
-	caller string
-}
-
-func (k apiKeys) Authorize(r *http.Request, _ Request) (Caller, error) {
-	headers := r.Header["Authorization"]
-	switch len(headers) {
-	case 0:
-		return Caller{}, unauthorized("Send an API key: Authorization: Bearer dsk_<id>_<random>.")
-	case 1:
-	default:
-		return Caller{}, unauthorized("Send one Authorization header only.")
-	}
-	scheme, text, _ := strings.Cut(headers[0], " ")
-	text = strings.TrimSpace(text)
-	id, ok := keyID(text)
-	if !strings.EqualFold(scheme, "Bearer") || !ok {
-		return Caller{}, unauthorized("The Authorization header is not Bearer dsk_<id>_<random>.")
-	}
-	// An unknown id costs the same as a wrong key, and is answered the same.
-	known, found := k[id]
-	hash := sha256.Sum256([]byte(text))
-	if subtle.ConstantTimeCompare(hash[:], known.hash[:]) != 1 || !found {
-		return Caller{}, unauthorized("The API key is not known here.")
-	}
-	return Caller{Name: known.caller}, nil
 }

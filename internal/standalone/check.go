@@ -113,7 +113,7 @@ const apiKeyName = "api-key"
 func APIKeyFile(data string) string { return filepath.Join(data, apiKeyName) }
 
 // authorizer lets everybody on this machine in with --dev; else whoever has the API
-// key, which is made once and kept in the data folder.
+// key, which is made once and kept in the data folder, or one of the DeliveryPool's keys.
 func (p *process) authorizer() (ingest.Authorizer, error) {
 	if p.Dev {
 		return ingest.Loopback(), nil
@@ -128,7 +128,7 @@ func (p *process) authorizer() (ingest.Authorizer, error) {
 		if err := manifest.CreateFile(file, []byte(text+"\n")); err != nil {
 			return nil, fmt.Errorf("write the API key: %w", err)
 		}
-		return ingest.Keys(key), nil
+		return ingest.PlanKeys(p.plan.Load, key), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the API key: %w", err)
@@ -137,7 +137,7 @@ func (p *process) authorizer() (ingest.Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; remove the file to have a new one made", file, err)
 	}
-	return ingest.Keys(key), nil
+	return ingest.PlanKeys(p.plan.Load, key), nil
 }
 
 // greet tells where everything is.
