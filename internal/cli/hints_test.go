@@ -137,7 +137,7 @@ func TestHelpHasExamples(t *testing.T) {
 	w := newWorld(t)
 	for _, args := range []string{
 		"send", "get", "get endpoints", "get events", "get deliveries", "get dead-letters", "explain", "replay",
-		"endpoint", "endpoint enable", "endpoint status", "receive", "standalone",
+		"endpoint", "endpoint enable", "endpoint status", "apikey", "apikey new", "receive", "standalone",
 	} {
 		r := w.want(0, append(strings.Fields(args), "--help")...)
 		if !strings.Contains(r.out, "Examples:\n  doorstep "+strings.Fields(args)[0]) {

@@ -94,6 +94,7 @@ func NewCommand(name string, s Streams) *cobra.Command {
 		newExplainCommand(s),
 		newReplayCommand(s),
 		newEndpointCommand(s),
+		newAPIKeyCommand(s),
 		newReceiveCommand(s),
 		newStandaloneCommand(s),
 		newVersionCommand(s),

@@ -100,6 +100,13 @@ func entryWords(id string) string {
 	return "an entry with a name that is no id"
 }
 
+// CheckAPIKey says what is wrong with an entry of a Secret with API keys, whose name is the
+// key's id; nil for nothing.
+func CheckAPIKey(id, text string) error {
+	_, err := apiKey(id, text)
+	return err
+}
+
 // apiKey reads one entry. Its errors hold nothing of what stands in it but plain words.
 func apiKey(id, text string) (plan.APIKey, error) {
 	switch {
