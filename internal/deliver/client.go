@@ -125,7 +125,7 @@ func New(o Options) *Client {
 		o.IdleTimeout = idleTimeout
 	}
 	c := &Client{
-		guard:     egress.NewGuard(o.Policy),
+		guard:     egress.NewGuard(o.Policy, egress.Options{}),
 		userAgent: "Doorstep/" + o.Version,
 		wall:      o.Wall,
 		options:   o,
@@ -191,7 +191,7 @@ func (c *Client) Do(ctx context.Context, r *Request) Result {
 // attempt fills in what came of the attempt.
 func (c *Client) attempt(parent context.Context, r *Request, res *Result) {
 	to := r.Destination
-	if err := c.guard.Policy().CheckScheme(to.url); err != nil {
+	if err := c.guard.For(to.endpoint.Namespace).CheckURL(to.url); err != nil {
 		res.fail(ReasonDenied, queue.SentNo, messageDenied)
 		return
 	}

@@ -27,7 +27,7 @@ var wall = time.Unix(1_792_000_000, 123_456_789)
 
 // loopback is a policy that lets tests reach their own servers.
 func loopback() egress.Policy {
-	return egress.Policy{AllowHTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	return egress.Policy{AllowHTTP: true, Allow: []plan.Network{{Prefix: netip.MustParsePrefix("127.0.0.0/8")}}}
 }
 
 // newClient makes a client that may dial loopback, closed at the end of the test.

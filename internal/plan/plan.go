@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -287,6 +289,11 @@ type Network struct {
 	Prefix     netip.Prefix `json:"prefix"`
 	Ports      []uint16     `json:"ports,omitempty"`
 	Namespaces []string     `json:"namespaces,omitempty"`
+}
+
+// Compare orders networks by prefix, ports and namespaces.
+func (n Network) Compare(o Network) int {
+	return cmp.Or(n.Prefix.Compare(o.Prefix), slices.Compare(n.Ports, o.Ports), slices.Compare(n.Namespaces, o.Namespaces))
 }
 
 // Proxy is the forward proxy that all requests go through. URL is http or https, host

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,7 +72,7 @@ func (p *process) open(ctx context.Context) (err error) {
 	}
 	first := p.planner.first()
 	p.client = deliver.New(deliver.Options{
-		Policy:  egressPolicy(first),
+		Policy:  egress.PolicyOf(first.Pool.Egress),
 		Version: p.Version,
 	})
 	p.lanes = dispatch.New(dispatch.Options{
@@ -133,30 +131,13 @@ const slowOpen = 10 * time.Second
 // either allows may be dialled: an attempt that is denied is a dead letter at once, and
 // must not be so for an address of one plan and the networks of the other.
 func (p *process) use(ctx context.Context, pl *plan.Plan) {
-	next := egressPolicy(pl)
+	next := egress.PolicyOf(pl.Pool.Egress)
 	if former := p.plan.Load(); former != nil {
-		p.client.SetPolicy(union(egressPolicy(former), next))
+		p.client.SetPolicy(next.Or(egress.PolicyOf(former.Pool.Egress)))
 	}
 	p.plan.Store(pl)
 	p.lanes.Apply(ctx, pl)
 	p.client.SetPolicy(next)
-}
-
-// union allows what one of two policies allows. Of two equal ones it is the same.
-func union(a, b egress.Policy) egress.Policy {
-	if a.Equal(b) {
-		return a
-	}
-	return egress.Policy{Allow: slices.Concat(a.Allow, b.Allow), AllowHTTP: a.AllowHTTP || b.AllowHTTP, LoopbackOnly: a.LoopbackOnly && b.LoopbackOnly}
-}
-
-func egressPolicy(pl *plan.Plan) egress.Policy {
-	e := pl.Pool.Egress
-	var allow []netip.Prefix
-	for _, n := range e.Allow {
-		allow = append(allow, n.Prefix)
-	}
-	return egress.Policy{Allow: allow, AllowHTTP: e.AllowHTTP, LoopbackOnly: e.LoopbackOnly}
 }
 
 // run runs until ctx is done or something fails.

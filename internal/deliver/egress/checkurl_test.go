@@ -103,7 +103,7 @@ func TestOddlyWrittenAddressesAreRefusedOrDenied(t *testing.T) {
 	} {
 		u, err := CheckURL("http://" + host + "/")
 		if err == nil {
-			err = (Policy{AllowHTTP: true}).CheckURL(u)
+			err = viewOf(Policy{AllowHTTP: true}).CheckURL(u)
 		}
 		if err == nil {
 			t.Errorf("%q is taken as %q", host, u.Host)
@@ -114,18 +114,18 @@ func TestOddlyWrittenAddressesAreRefusedOrDenied(t *testing.T) {
 func TestPolicyChecksTheScheme(t *testing.T) {
 	plain, _ := CheckURL("http://hooks.example.com/?token=hush")
 	safe, _ := CheckURL("https://hooks.example.com/")
-	if err := (Policy{}).CheckURL(plain); err != errHTTP || strings.Contains(err.Error(), "hush") {
+	if err := viewOf(Policy{}).CheckURL(plain); err != errHTTP || strings.Contains(err.Error(), "hush") {
 		t.Errorf("http without allowHTTP: %v", err)
 	}
 	for _, p := range []Policy{{}, {AllowHTTP: true}} {
-		if err := p.CheckURL(safe); err != nil {
+		if err := viewOf(p).CheckURL(safe); err != nil {
 			t.Errorf("https: %v", err)
 		}
 	}
-	if err := (Policy{AllowHTTP: true}).CheckURL(plain); err != nil {
+	if err := viewOf(Policy{AllowHTTP: true}).CheckURL(plain); err != nil {
 		t.Errorf("http with allowHTTP: %v", err)
 	}
-	if err := (Policy{AllowHTTP: true}).CheckURL(&url.URL{Scheme: "ftp", Host: "a"}); err != errScheme {
+	if err := viewOf(Policy{AllowHTTP: true}).CheckURL(&url.URL{Scheme: "ftp", Host: "a"}); err != errScheme {
 		t.Errorf("ftp: %v", err)
 	}
 }

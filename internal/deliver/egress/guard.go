@@ -2,120 +2,129 @@ package egress
 
 import (
 	"context"
+	"net"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-// Policy says what may be dialled beside the public internet. The zero Policy
-// allows https to the public internet and nothing else.
-type Policy struct {
-	// Allow opens networks. Loopback is opened only by an entry within 127.0.0.0/8
-	// or ::1 itself, so that 0.0.0.0/0 does not hand out the worker's own ports.
-	// Link-local, metadata and the like stay closed whatever the entries say.
-	Allow []netip.Prefix
-	// AllowHTTP permits http URLs beside https.
-	AllowHTTP bool
-	// LoopbackOnly denies every address that is not this machine's own, whatever else is
-	// allowed.
-	LoopbackOnly bool
+// Resolver resolves names. *net.Resolver is one.
+type Resolver interface {
+	// LookupNetIP gives the addresses of a host, for the networks ip, ip4 and ip6.
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Equal says whether two policies allow the same, entry by entry.
-func (p Policy) Equal(o Policy) bool {
-	return p.AllowHTTP == o.AllowHTTP && p.LoopbackOnly == o.LoopbackOnly && slices.Equal(p.Allow, o.Allow)
+// Options configure a Guard. The zero value is usable.
+type Options struct {
+	// Resolver resolves names; nil: the system's.
+	Resolver Resolver
+	// Dial connects to an address and port that was judged; nil: by the system, with the
+	// address of the socket judged once more.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Timeout bounds one dial, resolving included; 0: 10 s.
+	Timeout time.Duration
+	// KeepAlive is the interval of TCP's own probes; 0: 15 s.
+	KeepAlive time.Duration
 }
 
-// DeniedError says that an address may not be dialled.
-type DeniedError struct {
-	// Range names the range the address is in, for the operator's eyes only: told
-	// to a tenant it would map the network.
-	Range string
+// Guard holds the policy in force, which may be exchanged at any time. It is safe for
+// concurrent use.
+type Guard struct {
+	options Options
+	current atomic.Pointer[inForce]
 }
 
-// Error is the same for every destination.
-func (*DeniedError) Error() string { return "destination not allowed" }
-
-// CheckAddr is nil if the address may be dialled, else a *DeniedError.
-func (p Policy) CheckAddr(addr netip.Addr) error {
-	if !addr.IsValid() {
-		return &DeniedError{Range: "not an address"}
-	}
-	a := judged(addr)
-	if p.LoopbackOnly && !a.IsLoopback() {
-		return &DeniedError{Range: "not loopback"}
-	}
-	row := find(a)
-	if row == nil {
-		return nil
-	}
-	if row.open != byNothing {
-		for _, allow := range p.Allow {
-			within := row.open != byOwnEntry || (row.prefix.Contains(allow.Addr()) && row.prefix.Bits() <= allow.Bits())
-			if within && allow.Contains(a) {
-				return nil
-			}
-		}
-	}
-	return &DeniedError{Range: row.name}
+// inForce is a policy with the views of it. Namespaces that no entry names share one,
+// so that there are never more views than the policy names.
+type inForce struct {
+	policy Policy
+	shared *View
+	named  map[string]bool
+	views  sync.Map // of *View by namespace
 }
-
-// CheckURL is nil if a URL that the package's CheckURL gave may be used under
-// this policy, as far as that shows without resolving a name.
-func (p Policy) CheckURL(u *url.URL) error {
-	if err := p.CheckScheme(u); err != nil {
-		return err
-	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return p.CheckAddr(addr)
-	}
-	return nil
-}
-
-// CheckScheme is nil for https, and for http where the policy allows it.
-func (p Policy) CheckScheme(u *url.URL) error {
-	switch {
-	case u.Scheme == "https", u.Scheme == "http" && p.AllowHTTP:
-		return nil
-	case u.Scheme == "http":
-		return errHTTP
-	}
-	return errScheme
-}
-
-// Guard applies a policy, which may be exchanged at any time, to every dial.
-type Guard struct{ policy atomic.Pointer[Policy] }
 
 // NewGuard makes a guard with a policy.
-func NewGuard(p Policy) *Guard {
-	g := &Guard{}
+func NewGuard(p Policy, o Options) *Guard {
+	if o.Resolver == nil {
+		o.Resolver = net.DefaultResolver
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = 15 * time.Second
+	}
+	g := &Guard{options: o}
 	g.SetPolicy(p)
 	return g
 }
 
 // Policy is the policy in force.
-func (g *Guard) Policy() Policy { return *g.policy.Load() }
+func (g *Guard) Policy() Policy { return g.current.Load().policy }
 
-// SetPolicy exchanges the policy. Connections that are open stay so: close the
-// idle ones.
+// SetPolicy exchanges the policy for the views taken from now on. A connection was
+// judged when it was dialled: close the idle ones whose view has another key.
 func (g *Guard) SetPolicy(p Policy) {
-	p.Allow = slices.Clone(p.Allow)
-	g.policy.Store(&p)
+	f := &inForce{policy: p.clone(), named: map[string]bool{}}
+	for q := &f.policy; q != nil; q = q.or {
+		for _, n := range q.Allow {
+			for _, namespace := range n.Namespaces {
+				f.named[namespace] = true
+			}
+		}
+	}
+	f.shared = g.newView(&f.policy, "")
+	g.current.Store(f)
 }
 
-// Control is for net.Dialer.ControlContext, which calls it with the address of
-// every socket just before it connects: what is checked is what is dialled. An
-// error is a *DeniedError.
-func (g *Guard) Control(_ context.Context, network, address string, _ syscall.RawConn) error {
-	if !strings.HasPrefix(network, "tcp") {
-		return &DeniedError{Range: "not TCP"}
+// clone is a policy that the caller's changes don't reach.
+func (p Policy) clone() Policy {
+	p.Allow, p.Deny = slices.Clone(p.Allow), slices.Clone(p.Deny)
+	if p.Proxy != nil {
+		proxy := *p.Proxy
+		p.Proxy = &proxy
 	}
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil || ap.Port() == 0 {
-		return &DeniedError{Range: "not an address and port"}
+	if p.or != nil {
+		o := p.or.clone()
+		p.or = &o
 	}
-	return g.policy.Load().CheckAddr(ap.Addr())
+	return p
+}
+
+// For is the policy in force as it holds for one namespace. It costs little: take it
+// for every attempt, so that a changed policy is in force at once.
+func (g *Guard) For(namespace string) *View {
+	f := g.current.Load()
+	if !f.named[namespace] {
+		return f.shared
+	}
+	if v, ok := f.views.Load(namespace); ok {
+		return v.(*View)
+	}
+	v, _ := f.views.LoadOrStore(namespace, g.newView(&f.policy, namespace))
+	return v.(*View)
+}
+
+// newView makes the view of a namespace; "" is one that no entry names.
+func (g *Guard) newView(p *Policy, namespace string) *View {
+	v := &View{options: g.options, proxy: p.Proxy}
+	var texts []string
+	for q := p; q != nil; q = q.or {
+		r := q.rulesFor(namespace)
+		if text := hash(r.text()); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+			v.rules = append(v.rules, r)
+		}
+	}
+	slices.Sort(texts)
+	v.key = hash([]any{texts, p.Proxy})
+	return v
+}
+
+// Control is for net.Dialer.ControlContext; see View.
+func (g *Guard) Control(ctx context.Context, network, address string, c syscall.RawConn) error {
+	return g.For("").control(ctx, network, address, c)
 }

@@ -7,22 +7,28 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
-func prefixes(list ...string) []netip.Prefix {
-	var out []netip.Prefix
+// networks are entries for every namespace and every port that isn't closed.
+func networks(list ...string) []plan.Network {
+	var out []plan.Network
 	for _, s := range list {
-		out = append(out, netip.MustParsePrefix(s))
+		out = append(out, plan.Network{Prefix: netip.MustParsePrefix(s)})
 	}
 	return out
 }
 
+// viewOf is a policy as a namespace sees it that no entry names.
+func viewOf(p Policy) *View { return NewGuard(p, Options{}).For("shop") }
+
 func allowed(p Policy, host string) bool {
-	err := NewGuard(p).Control(context.Background(), "tcp", net.JoinHostPort(host, "443"), nil)
+	err := viewOf(p).control(context.Background(), "tcp", net.JoinHostPort(host, "443"), nil)
 	return err == nil
 }
 
-var everything = Policy{AllowHTTP: true, Allow: prefixes("0.0.0.0/0", "::/0")}
+var everything = Policy{AllowHTTP: true, Allow: networks("0.0.0.0/0", "::/0")}
 
 func TestPublicAddressesAreAllowed(t *testing.T) {
 	for _, a := range []string{"1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0", "11.0.0.0", "126.255.255.255", "128.0.0.0", "168.63.129.15", "168.63.129.17", "198.17.255.255", "198.20.0.0", "223.255.255.255", "2606:4700::1111", "2a00:1450::1", "2001:200::1", "2001:4860:4860::8888", "3ffe::1", "64:ff9b::101:101", "::ffff:1.1.1.1"} {
@@ -64,7 +70,7 @@ func TestSomeAddressesAreNeverAllowed(t *testing.T) {
 			t.Errorf("%s is allowed by 0.0.0.0/0 and ::/0", a)
 		}
 	}
-	exact := Policy{Allow: prefixes("169.254.169.254/32", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::254/128", "fd20:ce::254/128", "fe80::/64", "0.0.0.0/32", "::/128")}
+	exact := Policy{Allow: networks("169.254.169.254/32", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::254/128", "fd20:ce::254/128", "fe80::/64", "0.0.0.0/32", "::/128")}
 	for _, a := range []string{"169.254.169.254", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "fe80::1", "0.0.0.0", "::"} {
 		if allowed(exact, a) {
 			t.Errorf("%s is allowed by an entry of its own", a)
@@ -88,7 +94,7 @@ func TestEntriesOpenNetworks(t *testing.T) {
 		{"100.64.0.0/10", []string{"100.64.0.1"}, []string{"100.100.100.200"}},
 		{"240.0.0.0/4", []string{"240.0.0.1"}, []string{"255.255.255.255"}},
 	} {
-		p := Policy{Allow: prefixes(row.entry)}
+		p := Policy{Allow: networks(row.entry)}
 		for _, a := range row.open {
 			if !allowed(p, a) {
 				t.Errorf("%s is denied with the entry %s", a, row.entry)
@@ -106,7 +112,7 @@ func TestEntriesOpenNetworks(t *testing.T) {
 func TestDeniedErrorsLookTheSame(t *testing.T) {
 	texts := map[string]bool{}
 	for _, a := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "fd00:ec2::254", "4000::1"} {
-		err := NewGuard(Policy{}).Control(context.Background(), "tcp4", net.JoinHostPort(a, "80"), nil)
+		err := viewOf(Policy{}).control(context.Background(), "tcp4", net.JoinHostPort(a, "80"), nil)
 		var d *DeniedError
 		if !errors.As(err, &d) || d.Range == "" {
 			t.Fatalf("%s: %v", a, err)
@@ -119,25 +125,25 @@ func TestDeniedErrorsLookTheSame(t *testing.T) {
 }
 
 func TestControlDeniesWhatIsNoTCPAddress(t *testing.T) {
-	g := NewGuard(Policy{})
+	v := viewOf(Policy{})
 	for _, row := range [][2]string{{"udp", "1.1.1.1:53"}, {"unix", "/var/run/x.sock"}, {"tcp", "1.1.1.1:0"}, {"tcp", "1.1.1.1"}, {"tcp", ""}, {"tcp", "localhost:80"}, {"tcp", "1.1.1.1:99999"}} {
-		if err := g.Control(context.Background(), row[0], row[1], nil); err == nil {
+		if err := v.control(context.Background(), row[0], row[1], nil); err == nil {
 			t.Errorf("%v is allowed", row)
 		}
 	}
-	if (Policy{}).CheckAddr(netip.Addr{}) == nil {
+	if viewOf(Policy{}).check(netip.Addr{}, 443) == nil {
 		t.Error("the zero address is allowed")
 	}
 }
 
 func TestPolicyCanBeExchanged(t *testing.T) {
-	g := NewGuard(Policy{})
-	if err := g.Control(context.Background(), "tcp", "10.0.0.1:80", nil); err == nil {
+	g := NewGuard(Policy{}, Options{})
+	if err := g.For("shop").control(context.Background(), "tcp", "10.0.0.1:80", nil); err == nil {
 		t.Error("private is allowed")
 	}
-	p := Policy{Allow: prefixes("10.0.0.0/8")}
+	p := Policy{Allow: networks("10.0.0.0/8")}
 	g.SetPolicy(p)
-	if err := g.Control(context.Background(), "tcp", "10.0.0.1:80", nil); err != nil {
+	if err := g.For("shop").control(context.Background(), "tcp", "10.0.0.1:80", nil); err != nil {
 		t.Errorf("after SetPolicy: %v", err)
 	}
 	if !g.Policy().Equal(p) || g.Policy().Equal(Policy{}) {
