@@ -14,7 +14,7 @@ const module = "github.com/doorstep-dev/doorstep"
 
 // dataPlane are the packages that know nothing of Kubernetes, each with everything below it. A package that does not
 // exist yet is held to the rule from its first file on.
-var dataPlane = []string{"queue", "dispatch", "deliver", "sign", "retry", "health", "event", "plan"}
+var dataPlane = []string{"queue", "dispatch", "deliver", "sign", "retry", "health", "event", "plan", "filter"}
 
 // forbidden reports whether the data plane must not depend on the package.
 func forbidden(pkg string) bool {
