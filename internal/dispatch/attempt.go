@@ -258,13 +258,13 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 
 // unreadable deals with a delivery whose event can't be read.
 func (d *Dispatcher) unreadable(j job, err error) {
-	if !errors.Is(err, queue.ErrPayloadMissing) && !errors.Is(err, queue.ErrNotFound) {
+	if !errors.Is(err, queue.ErrPayloadMissing) && !errors.Is(err, queue.ErrNotFound) && !errors.Is(err, queue.ErrErased) {
 		d.log.Error(err, "Reading an event failed; its delivery stays in the store and is tried again",
 			"endpoint", j.lane.key.String(), "in", loadRetry)
 		d.giveBack(j, loadRetry)
 		return
 	}
-	n, err := d.queue.Settle(context.Background(), j.lane.key, []queue.Seq{j.item.Seq}, queue.ReasonPayloadMissing)
+	n, err := d.queue.Settle(context.Background(), j.lane.key, []queue.Seq{j.item.Seq}, queue.DeadLettered, queue.ReasonPayloadMissing)
 	if err != nil {
 		d.log.Error(err, "Dead-lettering a delivery without payload failed; it is tried again", "endpoint", j.lane.key.String())
 		d.giveBack(j, loadRetry)

@@ -128,9 +128,9 @@ func (d *Dispatcher) Accepted(events []*queue.StoredEvent) {
 		size := len(ev.Body) + 512
 		for _, k := range ev.Endpoints {
 			l := d.lane(k)
-			del := queue.Delivery{
-				Seq: ev.Seq, Endpoint: k, State: queue.Pending,
-				QueuedAt: ev.AcceptedAt, DueAt: ev.AcceptedAt,
+			del := ev.New(k)
+			if !del.State.Waiting() {
+				continue
 			}
 			if l.arrive(ev, del) {
 				if d.cached+size > cacheBytes {
@@ -151,6 +151,21 @@ func (d *Dispatcher) Requeued(del queue.Delivery) {
 	l := d.lane(del.Endpoint)
 	l.note(del.DueAt)
 	d.wake(l)
+}
+
+// Erased lets go of a payload that must not be sent any more: what the lanes have in
+// memory is read anew.
+func (d *Dispatcher) Erased(_ queue.Seq, endpoints []plan.EndpointKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range endpoints {
+		l := d.lane(k)
+		for i := range l.fresh {
+			d.uncache(&l.fresh[i])
+		}
+		l.reset(d.clock.Now())
+		d.wake(l)
+	}
 }
 
 // uncache counts a payload that a window has let go of.

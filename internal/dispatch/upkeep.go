@@ -174,7 +174,7 @@ func (d *Dispatcher) settle(ctx context.Context, l *lane, before time.Time, reas
 				}
 			}
 			if len(seqs) > 0 {
-				n, err := d.queue.Settle(ctx, l.key, seqs, reason)
+				n, err := d.queue.Settle(ctx, l.key, seqs, queue.DeadLettered, reason)
 				total += n
 				if err != nil {
 					return err

@@ -62,6 +62,9 @@ type late struct{ w *world }
 
 func (l late) Accepted(e []*queue.StoredEvent) { l.w.d.Accepted(e) }
 func (l late) Requeued(d queue.Delivery)       { l.w.d.Requeued(d) }
+func (l late) Erased(s queue.Seq, e []plan.EndpointKey) {
+	l.w.d.Erased(s, e)
+}
 
 // inWorld runs f in a bubble of virtual time with one endpoint, default/orders, and
 // the given retry policy.

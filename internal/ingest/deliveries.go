@@ -187,7 +187,7 @@ func (p *deliveryPage) fillState(ctx context.Context, key plan.EndpointKey, lane
 
 // add looks up the event without its payload: the newest one below the next sequence number is the one itself.
 func (p *deliveryPage) add(ctx context.Context, d queue.Delivery, lane LaneView) error {
-	events, _, err := p.server.queue.Events(ctx, p.namespace, d.Seq+1, 1)
+	events, _, err := p.server.queue.Events(ctx, p.namespace, queue.EventQuery{Cursor: d.Seq + 1}, 1)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (s *Server) pageOfEvents(ctx context.Context, namespace string, f eventFilt
 	list := EventList{Items: []Event{}}
 	for scan := maxScan; scan > 0; {
 		ask := min(limit-len(list.Items), scan)
-		events, next, err := s.queue.Events(ctx, namespace, before, ask)
+		events, next, err := s.queue.Events(ctx, namespace, queue.EventQuery{Cursor: before}, ask)
 		if err != nil {
 			return EventList{}, err
 		}
@@ -159,7 +159,7 @@ func (s *Server) getEvent(w http.ResponseWriter, r *http.Request, c call) *Probl
 // find gives an event whose record is there, even if its payload is not.
 func (s *Server) find(ctx context.Context, namespace, webhookID string) (*queue.StoredEvent, *Problem) {
 	e, err := s.queue.Find(ctx, namespace, webhookID)
-	if err == nil || errors.Is(err, queue.ErrPayloadMissing) && e != nil {
+	if err == nil || (errors.Is(err, queue.ErrPayloadMissing) || errors.Is(err, queue.ErrErased)) && e != nil {
 		return e, nil
 	}
 	return nil, s.eventProblem(err)

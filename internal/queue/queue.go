@@ -3,6 +3,9 @@ package queue
 import (
 	"context"
 	"errors"
+	"hash/fnv"
+	"io"
+	"slices"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/event"
@@ -27,8 +30,9 @@ import (
 type Queue interface {
 	Reader
 
-	// Accept stores events and one pending delivery for each of their endpoints,
-	// all or nothing, and returns once that is durable. The results are in the
+	// Accept stores events and a delivery for each of their endpoints, all or nothing,
+	// and returns once that is durable. A delivery is pending, or in state FilterError where
+	// NewEvent says so. The results are in the
 	// order of the events. An event whose identity is known is a duplicate when its
 	// hash is the same: nothing is stored for it. With another hash the whole call
 	// fails with a *ConflictError. ErrOverloaded and ErrNoSpace mean that nothing was
@@ -46,31 +50,39 @@ type Queue interface {
 	// their deliveries are waiting as before.
 	Record(o Outcome, done func(error))
 
-	// Settle dead-letters waiting deliveries without an attempt (too old, endpoint
-	// deleted) and returns how many were waiting and are dead-lettered now; the others
-	// are left as they are.
-	Settle(ctx context.Context, endpoint plan.EndpointKey, seqs []Seq, reason string) (int, error)
+	// Settle ends waiting deliveries without an attempt: to DeadLettered (too old,
+	// endpoint deleted), FilterError or Discarded (as the filter said). It returns how many
+	// were waiting and have ended now; the others are left as they are.
+	Settle(ctx context.Context, endpoint plan.EndpointKey, seqs []Seq, to State, reason string) (int, error)
 
 	// Reschedule brings retrying deliveries forward. A due time that isn't earlier
 	// than the stored one is left out. It returns how many were moved.
 	Reschedule(ctx context.Context, endpoint plan.EndpointKey, due map[Seq]time.Time) (int, error)
 
-	// Replay queues a finished delivery again with a full retry budget: dead
-	// letters always, delivered ones only with force. ErrAlreadyWaiting, ErrNotFound,
-	// ErrDelivered say why not.
+	// Replay queues a finished delivery again with a full retry budget: dead letters and
+	// those in state FilterError always (the latter Undecided: the filter is asked again),
+	// delivered and discarded ones only with force. ErrAlreadyWaiting, ErrNotFound,
+	// ErrDelivered, ErrDiscarded, ErrErased and ErrPayloadMissing say why not.
 	Replay(ctx context.Context, endpoint plan.EndpointKey, seq Seq, force bool) (Delivery, error)
+
+	// Erase removes an event's payload, its subject, headers and attributes, and the bodies
+	// of all answers, durably, and keeps its identity, hash and outcomes. What waits of it
+	// is dead-lettered in the same step, with ReasonErased. The bytes leave the disk with
+	// the next Prune. Of an event that is erased already it answers when that was.
+	// ErrNotFound if there is none.
+	Erase(ctx context.Context, seq Seq) (Erased, error)
 
 	// SetLane remembers what must outlive a restart of an endpoint's lane.
 	SetLane(ctx context.Context, endpoint plan.EndpointKey, lane Lane) error
 
-	// Prune forgets events whose last change (acceptance, replay, end of a delivery)
-	// lies before the given times: delivered ones (or without any delivery) before
-	// delivered, those with dead letters before deadLetters as well; an event with a
-	// waiting delivery is never forgotten. At most limit
-	// events are looked at, from where the last call ended; it returns how many were
-	// forgotten and whether the end was reached. Identities go with their events, so
-	// that both times must leave the pool's dedupe window.
-	Prune(ctx context.Context, delivered, deadLetters time.Time, limit int) (int, bool, error)
+	// AddAudit keeps a record of what a person did. At is set by the store.
+	AddAudit(ctx context.Context, r AuditRecord) error
+
+	// Prune forgets what need not be kept any more, and returns what this call has
+	// forgotten. It reads beside the changes, and makes its own in short steps, so that it
+	// may be called at any time, as often as once a second. One call runs at a time; a
+	// second one waits.
+	Prune(ctx context.Context, r Retention) (Pruned, error)
 
 	// Health is nil while the store takes writes.
 	Health() error
@@ -83,14 +95,18 @@ type Queue interface {
 // Reader is the read side of a Queue.
 type Reader interface {
 	// Event gives one event with its payload; ErrNotFound if there is none,
-	// ErrPayloadMissing (with the event) if its payload is.
+	// ErrPayloadMissing or ErrErased (with the event) if its payload is not kept.
 	Event(ctx context.Context, seq Seq) (*StoredEvent, error)
-	// Find gives the event with a webhook-id in a namespace; ErrNotFound if there is none.
+	// Find gives the event with a webhook-id in a namespace, as Event does; ErrNotFound if
+	// there is none.
 	Find(ctx context.Context, namespace, webhookID string) (*StoredEvent, error)
-	// Events lists events of a namespace, newest first, below before (0: from the
-	// newest), without payloads. At most limit are looked at, so that a page may be
-	// short; next is where to go on, 0 at the end.
-	Events(ctx context.Context, namespace string, before Seq, limit int) (events []*StoredEvent, next Seq, err error)
+	// Events lists events of a namespace without payloads, at most limit. A page may be
+	// short where few events are of the types asked for; next is where to go on
+	// (EventQuery.Cursor), 0 at the end.
+	Events(ctx context.Context, namespace string, q EventQuery, limit int) (events []*StoredEvent, next Seq, err error)
+	// Audits gives a namespace's audit records, newest first, from before (0: the newest).
+	// next is where to go on, 0 at the end.
+	Audits(ctx context.Context, namespace string, before uint64, limit int) (records []AuditRecord, next uint64, err error)
 	// Deliveries gives the deliveries of one event, by endpoint.
 	Deliveries(ctx context.Context, seq Seq) ([]Delivery, error)
 	// Attempts gives the attempts of one delivery, first to last.
@@ -114,6 +130,13 @@ type Reader interface {
 	Endpoints() []plan.EndpointKey
 	// Counts gives an endpoint's deliveries by state.
 	Counts(endpoint plan.EndpointKey) Counts
+	// NamespaceWaiting is how many bytes a namespace's waiting deliveries take: each its
+	// Share and what the store needs for its records.
+	NamespaceWaiting(namespace string) int64
+	// Usage says how large the store and its volume are; it may be a second old.
+	Usage() Usage
+	// Pruned is what Prune has forgotten since the store was opened.
+	Pruned() Pruned
 	// Lane gives what SetLane remembered; the zero Lane if nothing.
 	Lane(endpoint plan.EndpointKey) Lane
 	// LastTime is the steady time of the latest durable change when the store was
@@ -129,16 +152,21 @@ type Listener interface {
 	Accepted(events []*StoredEvent)
 	// Requeued tells that a delivery was replayed.
 	Requeued(d Delivery)
+	// Erased tells that an event's payload was erased: nothing of it must be sent any
+	// more. The endpoints are those whose deliveries of it waited and are dead letters now.
+	Erased(seq Seq, endpoints []plan.EndpointKey)
 }
 
 // Errors that callers decide by.
 var (
 	ErrNotFound       = errors.New("not found")
-	ErrPayloadMissing = errors.New("the event's payload is missing from the store")
+	ErrPayloadMissing = errors.New("the event's payload is not in the store (any more), so that it can't be sent")
 	ErrNotWaiting     = errors.New("the delivery is not waiting")
 	ErrAlreadyWaiting = errors.New("the delivery is already waiting")
 	ErrDelivered      = errors.New("the delivery was already delivered; use force to send it again")
 	ErrOverloaded     = errors.New("the store can't keep up; try again later")
+	ErrDiscarded      = errors.New("the delivery was discarded by the endpoint's filter; use force to send it all the same")
+	ErrErased         = errors.New("the event's payload was erased, so that it can't be sent again")
 	ErrNoSpace        = errors.New("free space on the store's volume is under its reserve; try again later")
 	ErrFailed         = errors.New("the store failed a write and must be restarted")
 	ErrClosed         = errors.New("the store is closed")
@@ -189,4 +217,55 @@ type StoredEvent struct {
 	AcceptedAt  time.Time
 	TraceParent string
 	Endpoints   []plan.EndpointKey
+	// Erased is when its payload was erased, in steady time; zero: it was not.
+	Erased time.Time
+	// Undecided and FilterErrors are those of NewEvent. They are told to the Listener and
+	// not kept: later the deliveries say so.
+	Undecided, FilterErrors []plan.EndpointKey
+}
+
+// New is the delivery of a new event to one of its endpoints, as it is stored at
+// acceptance.
+func (e *StoredEvent) New(endpoint plan.EndpointKey) Delivery {
+	d := Delivery{
+		Seq: e.Seq, Endpoint: endpoint, State: Pending, QueuedAt: e.AcceptedAt, DueAt: e.AcceptedAt,
+		Key: OrderKey(e.Event), Size: len(e.Body), Share: len(e.Body) / max(len(e.Endpoints), 1),
+	}
+	switch {
+	case slices.Contains(e.FilterErrors, endpoint):
+		d.State, d.Reason, d.DueAt, d.EndedAt = FilterError, ReasonFilterError, time.Time{}, e.AcceptedAt
+	case slices.Contains(e.Undecided, endpoint):
+		d.Undecided = true
+	}
+	return d
+}
+
+// OrderKey is the Key of an event's deliveries: a hash (64-bit FNV-1a) of its partitionkey
+// attribute, 0 without one and never 0 with one.
+func OrderKey(e *event.Event) uint64 {
+	for _, a := range e.Attributes {
+		if a.Name == orderAttribute {
+			h := fnv.New64a()
+			_, _ = io.WriteString(h, a.Value)
+			return max(h.Sum64(), 1)
+		}
+	}
+	return 0
+}
+
+// orderAttribute names the events that ordering PerKey keeps in order (CloudEvents
+// partitioning extension).
+const orderAttribute = "partitionkey"
+
+// EventQuery says which events of a namespace are listed.
+type EventQuery struct {
+	// Types are patterns (event.MatchType) of which one must match; empty takes all.
+	Types []string
+	// Since and Until bound the time of acceptance: from Since, before Until. Zero: no bound.
+	Since, Until time.Time
+	// Ascending lists the oldest first, instead of the newest.
+	Ascending bool
+	// Cursor is where to go on: only events after it (Ascending), or before it. 0: from the
+	// first.
+	Cursor Seq
 }

@@ -241,6 +241,12 @@ func (l *listenerLink) Requeued(del queue.Delivery) {
 	}
 }
 
+func (l *listenerLink) Erased(seq queue.Seq, endpoints []plan.EndpointKey) {
+	if d := l.to.Load(); d != nil {
+		d.Erased(seq, endpoints)
+	}
+}
+
 // laneViews shows dispatch's lanes to the API.
 type laneViews struct{ *dispatch.Dispatcher }
 
@@ -280,37 +286,6 @@ func (p *process) watchStore(ctx context.Context) error {
 		}
 		if err := p.store.Health(); errors.Is(err, queue.ErrFailed) {
 			return err
-		}
-	}
-}
-
-const (
-	pruneInterval = time.Minute
-	// pruneLimit bounds one look, so that it never holds up the writer for long.
-	pruneLimit = 200
-)
-
-// prune forgets old events, a few at a time.
-func (p *process) prune(ctx context.Context) error {
-	t := time.NewTicker(pruneInterval)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-		pool := p.plan.Load().Pool
-		now := p.store.Clock().Now()
-		// The identity goes with the event, so the event stays for the dedupe window too.
-		delivered := now.Add(-max(pool.Retention.Delivered, pool.Ingest.DedupeWindow))
-		dead := now.Add(-max(pool.Retention.DeadLetters, pool.Ingest.DedupeWindow))
-		for ended := false; !ended && ctx.Err() == nil; {
-			var err error
-			if _, ended, err = p.store.Prune(ctx, delivered, dead, pruneLimit); err != nil && ctx.Err() == nil {
-				p.Log.Error(err, "Forgetting old events failed; it is tried again in a minute")
-				break
-			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
@@ -23,6 +24,9 @@ type Queue struct {
 	deliveries []*queue.Delivery    // in order of acceptance
 	attempts   map[deliveryKey][]queue.Attempt
 	lanes      map[plan.EndpointKey]queue.Lane
+	erased     map[queue.Seq]*queue.StoredEvent // what Event gives of them
+	audits     []queue.AuditRecord
+	usage      queue.Usage
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -34,7 +38,10 @@ type deliveryKey struct {
 
 // NewQueue is an empty queue whose clock is now.
 func NewQueue(now func() time.Time) *Queue {
-	return &Queue{Now: now, attempts: make(map[deliveryKey][]queue.Attempt), lanes: make(map[plan.EndpointKey]queue.Lane)}
+	return &Queue{
+		Now: now, attempts: make(map[deliveryKey][]queue.Attempt), lanes: make(map[plan.EndpointKey]queue.Lane),
+		erased: make(map[queue.Seq]*queue.StoredEvent),
+	}
 }
 
 // FailAccept makes Accept fail until it is called with nil.
@@ -42,6 +49,9 @@ func (q *Queue) FailAccept(err error) { q.mu.Lock(); defer q.mu.Unlock(); q.acce
 
 // FailHealth makes Health fail until it is called with nil.
 func (q *Queue) FailHealth(err error) { q.mu.Lock(); defer q.mu.Unlock(); q.healthErr = err }
+
+// SetUsage is what Usage says from now on.
+func (q *Queue) SetUsage(u queue.Usage) { q.mu.Lock(); defer q.mu.Unlock(); q.usage = u }
 
 // Stored gives the events stored so far, and how often Accept was called.
 func (q *Queue) Stored() (events []*queue.StoredEvent, accepts int) {
@@ -78,11 +88,11 @@ func (q *Queue) Accept(_ context.Context, events []queue.NewEvent) ([]queue.Acce
 func (q *Queue) add(e queue.NewEvent) queue.Accepted {
 	now := q.Now()
 	stored := &queue.StoredEvent{Event: e.Event, Seq: queue.Seq(len(q.events) + 1), AcceptedAt: now,
-		TraceParent: e.TraceParent, Endpoints: e.Endpoints}
+		TraceParent: e.TraceParent, Endpoints: e.Endpoints, Undecided: e.Undecided, FilterErrors: e.FilterErrors}
 	q.events = append(q.events, stored)
 	for _, key := range e.Endpoints {
-		q.deliveries = append(q.deliveries,
-			&queue.Delivery{Seq: stored.Seq, Endpoint: key, State: queue.Pending, QueuedAt: now, DueAt: now})
+		d := stored.New(key)
+		q.deliveries = append(q.deliveries, &d)
 	}
 	return queue.Accepted{Seq: stored.Seq, Endpoints: len(e.Endpoints)}
 }
@@ -113,14 +123,14 @@ func (q *Queue) Record(o queue.Outcome, done func(error)) {
 	}
 }
 
-// Settle dead-letters waiting deliveries.
-func (q *Queue) Settle(_ context.Context, endpoint plan.EndpointKey, seqs []queue.Seq, reason string) (int, error) {
+// Settle ends waiting deliveries.
+func (q *Queue) Settle(_ context.Context, endpoint plan.EndpointKey, seqs []queue.Seq, to queue.State, reason string) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
 	for _, seq := range seqs {
 		if d := q.delivery(seq, endpoint); d != nil && d.State.Waiting() {
-			d.State, d.Reason, d.EndedAt = queue.DeadLettered, reason, q.Now()
+			d.State, d.Reason, d.EndedAt, d.Undecided = to, reason, q.Now(), false
 			n++
 		}
 	}
@@ -153,7 +163,12 @@ func (q *Queue) Replay(_ context.Context, endpoint plan.EndpointKey, seq queue.S
 		return queue.Delivery{}, queue.ErrAlreadyWaiting
 	case d.State == queue.Delivered && !force:
 		return queue.Delivery{}, queue.ErrDelivered
+	case d.State == queue.Discarded && !force:
+		return queue.Delivery{}, queue.ErrDiscarded
+	case q.erased[seq] != nil:
+		return queue.Delivery{}, queue.ErrErased
 	}
+	d.Undecided = d.State == queue.FilterError
 	d.State, d.Budget, d.Reason, d.EndedAt = queue.Pending, 0, "", time.Time{}
 	d.QueuedAt, d.DueAt, d.Replays = q.Now(), q.Now(), d.Replays+1
 	return *d, nil
@@ -167,9 +182,85 @@ func (q *Queue) SetLane(_ context.Context, endpoint plan.EndpointKey, lane queue
 	return nil
 }
 
+// Erase takes the payload and the bodies of answers from an event.
+func (q *Queue) Erase(_ context.Context, seq queue.Seq) (queue.Erased, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if seq == 0 || int(seq) > len(q.events) {
+		return queue.Erased{}, queue.ErrNotFound
+	}
+	if e := q.erased[seq]; e != nil {
+		return queue.Erased{At: e.Erased, Again: true}, nil
+	}
+	e, bare := *q.events[seq-1], *q.events[seq-1].Event
+	done := queue.Erased{At: q.Now(), Bytes: int64(len(bare.Body))}
+	bare.Body, bare.Subject, bare.Headers, bare.Attributes = nil, "", nil, nil
+	e.Event, e.Erased, e.TraceParent = &bare, done.At, ""
+	q.erased[seq] = &e
+	for _, d := range q.deliveries {
+		if d.Seq != seq {
+			continue
+		}
+		as := q.attempts[deliveryKey{seq, d.Endpoint}]
+		for i := range as {
+			done.Bytes += int64(len(as[i].Response))
+			as[i].Response = nil
+		}
+		if d.State.Waiting() {
+			d.State, d.Reason, d.EndedAt = queue.DeadLettered, queue.ReasonErased, done.At
+			done.DeadLettered++
+		}
+	}
+	return done, nil
+}
+
+// AddAudit keeps a record.
+func (q *Queue) AddAudit(_ context.Context, r queue.AuditRecord) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.At = q.Now()
+	q.audits = append(q.audits, r)
+	return nil
+}
+
+// Audits gives a namespace's records, newest first; they are numbered from 1.
+func (q *Queue) Audits(_ context.Context, namespace string, before uint64, limit int) (list []queue.AuditRecord, next uint64, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := len(q.audits)
+	if before > 0 {
+		at = min(at, int(before)-1)
+	}
+	for ; at > 0; at-- {
+		if q.audits[at-1].Namespace != namespace {
+			continue
+		}
+		if len(list) == limit {
+			return list, uint64(at) + 1, nil
+		}
+		list = append(list, q.audits[at-1])
+	}
+	return list, 0, nil
+}
+
 // Prune forgets nothing.
-func (q *Queue) Prune(context.Context, time.Time, time.Time, int) (int, bool, error) {
-	return 0, true, nil
+func (q *Queue) Prune(context.Context, queue.Retention) (queue.Pruned, error) {
+	return queue.Pruned{}, nil
+}
+
+// Pruned is nothing.
+func (q *Queue) Pruned() queue.Pruned { return queue.Pruned{} }
+
+// Usage is what SetUsage set.
+func (q *Queue) Usage() queue.Usage { q.mu.Lock(); defer q.mu.Unlock(); return q.usage }
+
+// NamespaceWaiting is the shares of what waits.
+func (q *Queue) NamespaceWaiting(namespace string) int64 {
+	sum := int64(0)
+	for _, d := range q.filter(func(d *queue.Delivery) bool { return d.Endpoint.Namespace == namespace && d.State.Waiting() }) {
+		sum += int64(d.Share)
+	}
+	return sum
 }
 
 // Health is what FailHealth set.
@@ -203,6 +294,14 @@ func (q *Queue) Event(_ context.Context, seq queue.Seq) (*queue.StoredEvent, err
 	if seq == 0 || int(seq) > len(q.events) {
 		return nil, queue.ErrNotFound
 	}
+	return q.kept(seq)
+}
+
+// kept is an event as it is kept.
+func (q *Queue) kept(seq queue.Seq) (*queue.StoredEvent, error) {
+	if e := q.erased[seq]; e != nil {
+		return e, queue.ErrErased
+	}
 	return q.events[seq-1], nil
 }
 
@@ -211,32 +310,40 @@ func (q *Queue) Find(_ context.Context, namespace, webhookID string) (*queue.Sto
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.find(namespace, webhookID); e != nil {
-		return e, nil
+		return q.kept(e.Seq)
 	}
 	return nil, queue.ErrNotFound
 }
 
 // Events looks at limit events of all namespaces, so that pages are short wherever namespaces are mixed.
-func (q *Queue) Events(_ context.Context, namespace string, before queue.Seq, limit int) ([]*queue.StoredEvent, queue.Seq, error) {
+func (q *Queue) Events(_ context.Context, namespace string, query queue.EventQuery, limit int) ([]*queue.StoredEvent, queue.Seq, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	at := len(q.events)
-	if before > 0 {
-		at = min(at, int(before)-1)
+	at, step := len(q.events), -1
+	if query.Ascending {
+		at, step = int(query.Cursor)+1, 1
+	} else if query.Cursor > 0 {
+		at = min(at, int(query.Cursor)-1)
 	}
 	var list []*queue.StoredEvent
-	for ; at > 0 && limit > 0; at, limit = at-1, limit-1 {
-		if e := q.events[at-1]; e.Namespace == namespace {
-			meta := *e
-			bare := *e.Event
-			bare.Body, meta.Event = nil, &bare
-			list = append(list, &meta)
+	for ; at > 0 && at <= len(q.events) && limit > 0; at, limit = at+step, limit-1 {
+		e, _ := q.kept(queue.Seq(at))
+		if e.Namespace != namespace || !selects(query, e) {
+			continue
 		}
+		meta, bare := *e, *e.Event
+		bare.Body, meta.Event = nil, &bare
+		list = append(list, &meta)
 	}
-	if at <= 0 {
+	if at <= 0 || at > len(q.events) {
 		return list, 0, nil
 	}
-	return list, queue.Seq(at + 1), nil
+	return list, queue.Seq(at - step), nil
+}
+
+func selects(query queue.EventQuery, e *queue.StoredEvent) bool {
+	return (query.Since.IsZero() || !e.AcceptedAt.Before(query.Since)) && (query.Until.IsZero() || e.AcceptedAt.Before(query.Until)) &&
+		(len(query.Types) == 0 || slices.ContainsFunc(query.Types, func(p string) bool { return event.MatchType(p, e.Type) }))
 }
 
 // Deliveries gives the deliveries of an event.
@@ -326,6 +433,11 @@ func (q *Queue) Counts(endpoint plan.EndpointKey) queue.Counts {
 			c.Retrying++
 		case queue.DeadLettered:
 			c.DeadLettered++
+		case queue.FilterError:
+			c.FilterError++
+		}
+		if d.State.Waiting() {
+			c.WaitingBytes += int64(d.Size)
 		}
 	}
 	return c

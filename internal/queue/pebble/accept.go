@@ -149,23 +149,28 @@ func (b *batch) identityIterator() (*pebbledb.Iterator, error) {
 func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	ev := &queue.StoredEvent{
 		Event: n.Event, Seq: b.s.nextSeq, AcceptedAt: b.now, TraceParent: n.TraceParent,
+		Undecided: n.Undecided, FilterErrors: n.FilterErrors,
 	}
 	b.s.nextSeq++
 	b.arrived = append(b.arrived, ev)
 	eps := make([]*endpoint, 0, len(n.Endpoints))
+	ids := make([]endpointID, 0, len(n.Endpoints))
 	for _, k := range n.Endpoints {
 		// Twice the same would be one record counted twice.
-		if ep := b.endpoint(k); !slices.Contains(eps, ep) {
-			eps = append(eps, ep)
+		if ep := b.endpoint(k); !slices.Contains(ids, ep.id) {
+			eps, ids = append(eps, ep), append(ids, ep.id)
 			ev.Endpoints = append(ev.Endpoints, k)
 		}
 	}
 
 	b.key = appendSeqKey(b.key[:0], kindEvent, ev.Seq)
-	b.value = encodeEvent(b.value[:0], ev, eps)
+	b.value = encodeEvent(b.value[:0], ev, ids)
 	b.put(b.key, b.value)
 	b.key = appendSeqKey(b.key[:0], kindPayload, ev.Seq)
 	b.put(b.key, ev.Body)
+	b.key = appendListedKey(b.key[:0], b.namespace(ev.Namespace).id, ev.Seq)
+	b.value = append(b.value[:0], ev.Type...)
+	b.put(b.key, b.value)
 
 	id := identity{seq: ev.Seq, hash: ev.Hash, at: b.now, endpoints: len(eps)}
 	b.key = appendIdentityKey(b.key[:0], ev.Namespace, ev.WebhookID)
@@ -174,19 +179,22 @@ func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	b.identities[string(b.key)] = id
 
 	for _, ep := range eps {
-		b.key = appendDeliveryKey(b.key[:0], kindFresh, ep.id, ev.Seq)
-		b.value = encodeFresh(b.value[:0], b.now)
+		d := ev.New(ep.key)
+		kind := kindOf(&d)
+		b.key = appendDeliveryKey(b.key[:0], kind, ep.id, ev.Seq)
+		b.value = encodeAs(b.value[:0], kind, &d)
 		b.put(b.key, b.value)
-		ep.count(queue.Pending, 1)
+		ep.count(&d, 1)
 	}
 	return ev
 }
 
 // endpoint gives the record of an endpoint, made at its first delivery.
 func (b *batch) endpoint(k plan.EndpointKey) *endpoint {
-	ep, made := b.s.endpoints.ensure(k)
-	if made {
-		b.put(keyEndpoint(k.Namespace, k.Name), appendEndpointKey(nil, kindEndpoint, ep.id)[1:])
+	if ep := b.s.endpoints.get(k); ep != nil {
+		return ep
 	}
+	ep, _ := b.s.endpoints.ensure(k, b.namespace(k.Namespace))
+	b.put(keyEndpoint(k.Namespace, k.Name), appendEndpointKey(nil, kindEndpoint, ep.id)[1:])
 	return ep
 }

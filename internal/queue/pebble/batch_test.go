@@ -108,7 +108,7 @@ func TestOpsOfOneBatchSeeEachOther(t *testing.T) {
 		if errs := together(t, s, deliveredOp(1)); errs[0] != nil {
 			t.Fatal(errs)
 		}
-		prune := &pruneOp{delivered: far, deadLetters: far, limit: 10}
+		prune := &pruneOp{Retention: queue.Retention{Delivered: far, DeadLetters: far, Identities: far}, limit: 10}
 		again := &acceptOp{events: []queue.NewEvent{testEvent("0")}}
 		errs := together(t, s, prune, &replayOp{key: ep, seq: 1, force: true}, deliveredOp(1), again)
 		for i, want := range []error{nil, queue.ErrNotFound, queue.ErrNotWaiting, nil} {
@@ -129,7 +129,7 @@ func TestOpsOfOneBatchSeeEachOther(t *testing.T) {
 	t.Run("replayed, then not forgotten", func(t *testing.T) {
 		s := openTest(t)
 		acceptTest(t, s, 1)
-		prune := &pruneOp{delivered: far, deadLetters: far, limit: 10}
+		prune := &pruneOp{Retention: queue.Retention{Delivered: far, DeadLetters: far, Identities: far}, limit: 10}
 		if errs := together(t, s, deliveredOp(1), &replayOp{key: ep, seq: 1, force: true}, prune); errors.Join(errs...) != nil || prune.pruned != 0 {
 			t.Errorf("%v, %+v", errs, prune)
 		}
@@ -144,7 +144,7 @@ func TestAFailedOpLeavesNothing(t *testing.T) {
 		fail func(s *Store) error
 	}{
 		{"Settle", func(s *Store) error {
-			_, err := s.Settle(context.Background(), ep, []queue.Seq{1, 2, 3}, "x")
+			_, err := s.Settle(context.Background(), ep, []queue.Seq{1, 2, 3}, queue.DeadLettered, "x")
 			return err
 		}},
 		{"Reschedule", func(s *Store) error {
@@ -154,7 +154,7 @@ func TestAFailedOpLeavesNothing(t *testing.T) {
 		}},
 		{"Prune", func(s *Store) error {
 			far := time.Now().Add(time.Hour)
-			_, _, err := s.Prune(context.Background(), far, far, 10)
+			_, err := s.Prune(context.Background(), queue.Retention{Delivered: far, DeadLetters: far, Identities: far})
 			return err
 		}},
 	} {

@@ -16,7 +16,7 @@ import (
 
 // delivery finds a delivery wherever it is, as ops before this one left it.
 func (b *batch) delivery(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
-	return b.find(ep, seq, kindFresh, kindRetrying, kindDead, kindDelivered)
+	return b.find(ep, seq, kindsOfDelivery...)
 }
 
 // waiting is delivery, for those that wait only.
@@ -38,10 +38,12 @@ func (b *batch) find(ep *endpoint, seq queue.Seq, kinds ...byte) (*queue.Deliver
 		return d, nil
 	}
 	if len(b.arrived) > 0 && seq >= b.arrived[0].Seq && seq < b.s.nextSeq {
-		if !slices.Contains(b.arrived[seq-b.arrived[0].Seq].Endpoints, ep.key) {
+		ev := b.arrived[seq-b.arrived[0].Seq]
+		if !slices.Contains(ev.Endpoints, ep.key) {
 			return nil, queue.ErrNotFound
 		}
-		return &queue.Delivery{Seq: seq, Endpoint: ep.key, State: queue.Pending, QueuedAt: b.now, DueAt: b.now}, nil
+		d := ev.New(ep.key)
+		return &d, nil
 	}
 	return delivery(b.s.db, ep, seq, kinds...)
 }
@@ -54,12 +56,17 @@ func fresh(d *queue.Delivery) bool {
 
 // kindOf is where a delivery's record lies.
 func kindOf(d *queue.Delivery) byte {
-	switch {
-	case d.State == queue.Delivered:
+	switch d.State {
+	case queue.Delivered:
 		return kindDelivered
-	case d.State == queue.DeadLettered:
+	case queue.DeadLettered:
 		return kindDead
-	case fresh(d):
+	case queue.FilterError:
+		return kindFilterError
+	case queue.Discarded:
+		return kindDiscarded
+	}
+	if fresh(d) {
 		return kindFresh
 	}
 	return kindRetrying
@@ -88,17 +95,17 @@ func (b *batch) move(ep *endpoint, was, is *queue.Delivery) {
 		b.put(b.key, nil)
 	}
 	b.key = appendDeliveryKey(b.key[:0], kindOf(is), ep.id, is.Seq)
-	b.value = encodeDelivery(b.value[:0], is)
+	b.value = encodeDelivery(b.value[:0], is) // never fresh again, see move's kindFresh
 	b.put(b.key, b.value)
 	b.deliveries[deliveryKey{ep.id, is.Seq}] = is
-	ep.count(was.State, -1)
-	ep.count(is.State, 1)
+	ep.count(was, -1)
+	ep.count(is, 1)
 }
 
 // end makes a delivery a finished one.
 func end(d *queue.Delivery, s queue.State, reason string, at time.Time) {
 	d.State, d.Reason, d.EndedAt = s, reason, at
-	d.DueAt, d.Delay, d.Asked = time.Time{}, 0, 0
+	d.DueAt, d.Delay, d.Asked, d.Undecided = time.Time{}, 0, 0, false
 }
 
 // ---- outcomes
@@ -137,6 +144,7 @@ func (r *recordOp) apply(b *batch) error {
 	is := *was
 	is.Attempts++
 	is.Budget++
+	is.Undecided = false // no attempt is made before the filter was asked
 	o.Attempt.Number = is.Attempts
 	is.LastStatus = o.Attempt.Status
 	if o.Attempt.HandlerVersion != "" {
@@ -151,16 +159,22 @@ func (r *recordOp) apply(b *batch) error {
 	b.key = appendAttemptKey(b.key[:0], o.Seq, ep.id, is.Attempts)
 	b.value = encodeAttempt(b.value[:0], &o.Attempt)
 	b.put(b.key, b.value)
+	if len(o.Attempt.Response) > 0 {
+		b.answers = append(b.answers, answer{slices.Clone(b.key), o.Seq, o.Attempt})
+	}
 	return nil
 }
 
 // ---- changes that people and policies make
 
-// Settle dead-letters waiting deliveries without an attempt.
-func (s *Store) Settle(ctx context.Context, k plan.EndpointKey, seqs []queue.Seq, reason string) (int, error) {
+// Settle ends waiting deliveries without an attempt.
+func (s *Store) Settle(ctx context.Context, k plan.EndpointKey, seqs []queue.Seq, to queue.State, reason string) (int, error) {
+	if to != queue.DeadLettered && to != queue.FilterError && to != queue.Discarded {
+		return 0, fmt.Errorf("a delivery can't be made %s without an attempt", to)
+	}
 	op := &changeOp{waitOp: newWaitOp(), key: k, durable: true, seqs: slices.Compact(slices.Sorted(slices.Values(seqs)))}
 	op.to = func(is *queue.Delivery, now time.Time) bool {
-		end(is, queue.DeadLettered, reason, now)
+		end(is, to, reason, now)
 		return true
 	}
 	err := s.run(ctx, op, op.done)
@@ -240,45 +254,6 @@ func (l *laneOp) apply(b *batch) error {
 	b.put(appendEndpointKey(nil, kindLane, ep.id), encodeLane(l.lane))
 	ep.lane.Store(&l.lane)
 	b.durable = true
-	return nil
-}
-
-// Replay queues a finished delivery again.
-func (s *Store) Replay(ctx context.Context, k plan.EndpointKey, seq queue.Seq, force bool) (queue.Delivery, error) {
-	op := &replayOp{waitOp: newWaitOp(), key: k, seq: seq, force: force}
-	err := s.run(ctx, op, op.done)
-	return op.delivery, err
-}
-
-type replayOp struct {
-	waitOp
-	key      plan.EndpointKey
-	seq      queue.Seq
-	force    bool
-	delivery queue.Delivery
-}
-
-func (r *replayOp) apply(b *batch) error {
-	ep := b.s.endpoints.get(r.key)
-	if ep == nil {
-		return queue.ErrNotFound
-	}
-	was, err := b.delivery(ep, r.seq)
-	switch {
-	case err != nil:
-		return err
-	case was.State.Waiting():
-		return queue.ErrAlreadyWaiting
-	case was.State == queue.Delivered && !r.force:
-		return queue.ErrDelivered
-	}
-	is := *was
-	is.State, is.Reason, is.Budget, is.EndedAt = queue.Pending, "", 0, time.Time{}
-	is.QueuedAt, is.DueAt, is.Delay, is.Asked = b.now, b.now, 0, 0
-	is.Replays++
-	b.move(ep, was, &is)
-	b.durable = true
-	r.delivery = is
 	return nil
 }
 

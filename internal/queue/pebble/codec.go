@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/queue"
-	"github.com/doorstep-dev/doorstep/internal/retry"
 )
 
 // Records are sequences of numbered fields in protobuf's wire format: a reader
@@ -38,6 +36,14 @@ func (e *encoder) dur(n protowire.Number, d time.Duration) { e.uint(n, uint64(ma
 func (e *encoder) date(seconds, nanoseconds protowire.Number, t time.Time) {
 	e.uint(seconds, protowire.EncodeZigZag(t.Unix()-time.Time{}.Unix()))
 	e.int(nanoseconds, t.Nanosecond())
+}
+
+// fixed is for numbers that are seldom small, such as hashes.
+func (e *encoder) fixed(n protowire.Number, v uint64) {
+	if v != 0 {
+		e.b = protowire.AppendTag(e.b, n, protowire.Fixed64Type)
+		e.b = protowire.AppendFixed64(e.b, v)
+	}
 }
 
 func (e *encoder) string(n protowire.Number, s string) {
@@ -101,6 +107,8 @@ func decode(b []byte, f func(field) error) error {
 			fd.u, n = protowire.ConsumeVarint(b)
 		case protowire.BytesType:
 			fd.b, n = protowire.ConsumeBytes(b)
+		case protowire.Fixed64Type:
+			fd.u, n = protowire.ConsumeFixed64(b)
 		default:
 			n = protowire.ConsumeFieldValue(num, typ, b)
 		}
@@ -115,7 +123,7 @@ func decode(b []byte, f func(field) error) error {
 	return nil
 }
 
-func encodeEvent(b []byte, ev *queue.StoredEvent, eps []*endpoint) []byte {
+func encodeEvent(b []byte, ev *queue.StoredEvent, eps []endpointID) []byte {
 	e := encoder{b}
 	e.string(1, ev.Namespace)
 	e.string(2, ev.Source)
@@ -136,8 +144,9 @@ func encodeEvent(b []byte, ev *queue.StoredEvent, eps []*endpoint) []byte {
 	e.time(13, ev.AcceptedAt)
 	e.string(14, ev.TraceParent)
 	for _, ep := range eps {
-		e.uint(15, uint64(ep.id))
+		e.uint(15, uint64(ep))
 	}
+	e.time(17, ev.Erased)
 	return e.b
 }
 
@@ -182,6 +191,8 @@ func decodeEvent(seq queue.Seq, b []byte) (*queue.StoredEvent, []endpointID, err
 			ev.TraceParent = string(f.b)
 		case 15:
 			eps = append(eps, endpointID(f.u)) //nolint:gosec // written from an endpointID
+		case 17:
+			ev.Erased = f.time()
 		}
 		return err
 	})
@@ -226,21 +237,6 @@ func decodeIdentity(b []byte) (id identity, err error) {
 	return id, err
 }
 
-// A fresh delivery is all in its key but for the time of its acceptance.
-func encodeFresh(b []byte, at time.Time) []byte {
-	return binary.BigEndian.AppendUint64(b, uint64(nanos(at))) //nolint:gosec // never negative
-}
-
-func decodeFresh(b []byte, d *queue.Delivery) error {
-	if len(b) != 8 {
-		return errRecord
-	}
-	d.State = queue.Pending
-	d.QueuedAt = fromNanos(int64(binary.BigEndian.Uint64(b))) //nolint:gosec // written by encodeFresh
-	d.DueAt = d.QueuedAt
-	return nil
-}
-
 func encodeDelivery(b []byte, d *queue.Delivery) []byte {
 	e := encoder{b}
 	e.uint(1, uint64(d.State))
@@ -255,11 +251,20 @@ func encodeDelivery(b []byte, d *queue.Delivery) []byte {
 	e.string(10, d.HandlerVersion)
 	e.int(11, d.Replays)
 	e.dur(12, d.Asked)
+	e.fixed(13, d.Key)
+	e.int(14, d.Size)
+	if d.Share != d.Size {
+		e.int(15, d.Share+1) // most events have one delivery, whose share is all
+	}
+	if d.Undecided {
+		e.uint(16, 1)
+	}
 	return e.b
 }
 
 func decodeDelivery(b []byte, d *queue.Delivery) error {
-	return decode(b, func(f field) error {
+	share := 0
+	err := decode(b, func(f field) error {
 		switch f.n {
 		case 1:
 			d.State = queue.State(f.u) //nolint:gosec // written from a State
@@ -285,98 +290,19 @@ func decodeDelivery(b []byte, d *queue.Delivery) error {
 			d.HandlerVersion = string(f.b)
 		case 11:
 			d.Replays = f.int()
+		case 13:
+			d.Key = f.u
+		case 14:
+			d.Size = f.int()
+		case 15:
+			share = f.int()
+		case 16:
+			d.Undecided = f.u == 1
 		}
 		return nil
 	})
-}
-
-func encodeAttempt(b []byte, a *queue.Attempt) []byte {
-	e := encoder{b}
-	e.int(1, a.Number)
-	e.time(2, a.StartedAt)
-	e.dur(3, a.Duration)
-	e.int(4, a.Status)
-	e.uint(5, uint64(a.Class))
-	e.string(6, a.Reason)
-	e.string(7, a.Message)
-	e.uint(8, uint64(a.Sent))
-	if a.Replay {
-		e.uint(9, 1)
+	if d.Share = d.Size; share > 0 {
+		d.Share = share - 1
 	}
-	e.string(10, a.HandlerVersion)
-	e.bytes(11, a.Response)
-	return e.b
-}
-
-func decodeAttempt(b []byte) (a queue.Attempt, err error) {
-	err = decode(b, func(f field) error {
-		switch f.n {
-		case 1:
-			a.Number = f.int()
-		case 2:
-			a.StartedAt = f.time()
-		case 3:
-			a.Duration = f.dur()
-		case 4:
-			a.Status = f.int()
-		case 5:
-			a.Class = retry.Class(f.u) //nolint:gosec // written from a Class
-		case 6:
-			a.Reason = string(f.b)
-		case 7:
-			a.Message = string(f.b)
-		case 8:
-			a.Sent = queue.Sent(f.u) //nolint:gosec // written from a Sent
-		case 9:
-			a.Replay = f.u == 1
-		case 10:
-			a.HandlerVersion = string(f.b)
-		case 11:
-			a.Response = append([]byte(nil), f.b...)
-		}
-		return nil
-	})
-	return a, err
-}
-
-func encodeLane(l queue.Lane) []byte {
-	e := encoder{}
-	if l.Disabled {
-		e.uint(1, 1)
-	}
-	e.string(2, l.Reason)
-	e.string(3, l.Message)
-	e.time(4, l.At)
-	e.string(5, l.Hash)
-	e.string(6, l.RetryHash)
-	if l.BackingOff {
-		e.uint(7, 1)
-	}
-	e.time(8, l.Until)
-	return e.b
-}
-
-func decodeLane(b []byte) (l queue.Lane, err error) {
-	err = decode(b, func(f field) error {
-		switch f.n {
-		case 1:
-			l.Disabled = f.u == 1
-		case 2:
-			l.Reason = string(f.b)
-		case 3:
-			l.Message = string(f.b)
-		case 4:
-			l.At = f.time()
-		case 5:
-			l.Hash = string(f.b)
-		case 6:
-			l.RetryHash = string(f.b)
-		case 7:
-			l.BackingOff = f.u == 1
-		case 8:
-			l.Until = f.time()
-		}
-		return nil
-	})
-	return l, err
+	return err
 }

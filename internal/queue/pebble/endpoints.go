@@ -18,39 +18,56 @@ import (
 // endpoint is what the store keeps in memory of an endpoint it knows. The writer
 // changes it; everybody reads.
 type endpoint struct {
-	id   endpointID
-	key  plan.EndpointKey
-	lane atomic.Pointer[queue.Lane]
+	id        endpointID
+	key       plan.EndpointKey
+	namespace *namespace
+	lane      atomic.Pointer[queue.Lane]
 
-	pending, retrying, dead atomic.Int64
+	pending, retrying, dead, filterErrors atomic.Int64
+	// waitingBytes are the whole payloads of what waits.
+	waitingBytes atomic.Int64
 }
 
-func (e *endpoint) count(s queue.State, n int64) {
-	switch s {
+// count adds a delivery to the counts (n 1) or takes it out (-1).
+func (e *endpoint) count(d *queue.Delivery, n int64) {
+	switch d.State {
 	case queue.Pending:
 		e.pending.Add(n)
 	case queue.Retrying:
 		e.retrying.Add(n)
 	case queue.DeadLettered:
 		e.dead.Add(n)
-	case queue.Delivered:
+	case queue.FilterError:
+		e.filterErrors.Add(n)
+	case queue.Delivered, queue.Discarded:
+	}
+	if d.State.Waiting() {
+		e.waitingBytes.Add(n * int64(d.Size))
+		e.namespace.waiting.Add(n * int64(d.Share+recordBytes))
 	}
 }
+
+// recordBytes is what a waiting delivery takes on disk beside its share of the payload:
+// the records of the event and of the delivery, as measured (docs/store.md).
+const recordBytes = 200
 
 // endpointTable is every endpoint the store has ever had a delivery or a lane for.
 type endpointTable struct {
 	mu    sync.RWMutex
 	named map[plan.EndpointKey]*endpoint
 	list  []*endpoint // by id-1; nil where an id was never given
+
+	namespaces namespaceTable
 }
 
-func (t *endpointTable) ensure(k plan.EndpointKey) (ep *endpoint, made bool) {
+// ensure gives an endpoint, made on first sight; ns is its namespace's.
+func (t *endpointTable) ensure(k plan.EndpointKey, ns *namespace) (ep *endpoint, made bool) {
 	if ep := t.get(k); ep != nil {
 		return ep, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ep = &endpoint{id: endpointID(len(t.list) + 1), key: k} //nolint:gosec // far below 2³²
+	ep = &endpoint{id: endpointID(len(t.list) + 1), key: k, namespace: ns} //nolint:gosec // far below 2³²
 	t.named[k] = ep
 	t.list = append(t.list, ep)
 	return ep, true
@@ -89,6 +106,7 @@ func (t *endpointTable) counts(k plan.EndpointKey) queue.Counts {
 	}
 	return queue.Counts{
 		Pending: int(ep.pending.Load()), Retrying: int(ep.retrying.Load()), DeadLettered: int(ep.dead.Load()),
+		FilterError: int(ep.filterErrors.Load()), WaitingBytes: ep.waitingBytes.Load(),
 	}
 }
 
@@ -104,6 +122,9 @@ func (t *endpointTable) lane(k plan.EndpointKey) queue.Lane {
 // load reads the names and lanes and counts the deliveries.
 func (t *endpointTable) load(r pebbledb.Reader) error {
 	t.named = map[plan.EndpointKey]*endpoint{}
+	if err := t.namespaces.load(r); err != nil {
+		return err
+	}
 	err := scan(context.Background(), r, []byte{kindEndpoint}, nil, func(k, v []byte) error {
 		ns, name, ok := bytes.Cut(k[1:], []byte{0})
 		if !ok || len(v) != 4 {
@@ -113,6 +134,8 @@ func (t *endpointTable) load(r pebbledb.Reader) error {
 			id:  endpointID(binary.BigEndian.Uint32(v)),
 			key: plan.EndpointKey{Namespace: string(ns), Name: string(name)},
 		}
+		// Of format 1 there is none yet; the upgrade writes it.
+		ep.namespace, _ = t.namespaces.ensure(ep.key.Namespace)
 		for len(t.list) < int(ep.id) {
 			t.list = append(t.list, nil)
 		}
@@ -148,20 +171,25 @@ func (e *endpoint) load(r pebbledb.Reader) error {
 	case !errors.Is(err, queue.ErrNotFound):
 		return err
 	}
-	for kind, state := range map[byte]queue.State{kindFresh: queue.Pending, kindDead: queue.DeadLettered} {
-		n := int64(0)
-		err := scan(context.Background(), r, appendEndpointKey(nil, kind, e.id), nil, func(_, _ []byte) error { n++; return nil })
+	// Of dead letters only the number counts, which their keys tell.
+	for kind, n := range map[byte]*atomic.Int64{kindDead: &e.dead, kindFilterError: &e.filterErrors} {
+		err := scan(context.Background(), r, appendEndpointKey(nil, kind, e.id), nil, func(_, _ []byte) error { n.Add(1); return nil })
 		if err != nil {
 			return err
 		}
-		e.count(state, n)
 	}
-	return scan(context.Background(), r, appendEndpointKey(nil, kindRetrying, e.id), nil, func(_, v []byte) error {
-		var d queue.Delivery
-		if err := decodeDelivery(v, &d); err != nil {
+	for _, kind := range []byte{kindFresh, kindRetrying} {
+		err := scan(context.Background(), r, appendEndpointKey(nil, kind, e.id), nil, func(_, v []byte) error {
+			var d queue.Delivery
+			if err := decodeAs(kind, v, &d); err != nil {
+				return err
+			}
+			e.count(&d, 1)
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		e.count(d.State, 1)
-		return nil
-	})
+	}
+	return nil
 }

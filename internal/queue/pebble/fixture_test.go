@@ -135,7 +135,7 @@ func (l *ledger) verify(t *testing.T, s *pebble.Store) {
 	}
 	listed := map[plan.EndpointKey]map[queue.State]int{}
 	for before := queue.Seq(0); ; {
-		evs, next, err := s.Events(ctx, "shop", before, 100)
+		evs, next, err := s.Events(ctx, "shop", queue.EventQuery{Cursor: before}, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,9 @@ func (l *ledger) verify(t *testing.T, s *pebble.Store) {
 	}
 	for _, ep := range endpoints {
 		c := queue.Counts{Pending: listed[ep][queue.Pending], Retrying: listed[ep][queue.Retrying], DeadLettered: listed[ep][queue.DeadLettered]}
-		if got := s.Counts(ep); got != c {
+		got := s.Counts(ep)
+		got.WaitingBytes = 0 // counted by the conformance suite
+		if got != c {
 			t.Errorf("counts of %s: %+v, but its events say %+v", ep, got, c)
 		}
 		for st, n := range listed[ep] {

@@ -48,8 +48,8 @@ func TestForeignFolders(t *testing.T) {
 		{"an empty format file", func(t *testing.T, dir string) { used(t, dir); write(t, "", dir, "FORMAT") }, "isn't the format file"},
 		{"no number", func(t *testing.T, dir string) { used(t, dir); write(t, "doorstep-queue x ready\n", dir, "FORMAT") }, "unknown format version"},
 		{"version zero", func(t *testing.T, dir string) { used(t, dir); write(t, "doorstep-queue 0 ready\n", dir, "FORMAT") }, "unknown format version"},
-		{"a newer format", func(t *testing.T, dir string) { used(t, dir); write(t, "doorstep-queue 2 ready\n", dir, "FORMAT") }, "run the newer version"},
-		{"a newer format's beginning", func(t *testing.T, dir string) { write(t, "doorstep-queue 2 new\n", dir, "FORMAT") }, "run the newer version"},
+		{"a newer format", func(t *testing.T, dir string) { used(t, dir); write(t, "doorstep-queue 3 ready\n", dir, "FORMAT") }, "run the newer version"},
+		{"a newer format's beginning", func(t *testing.T, dir string) { write(t, "doorstep-queue 3 new\n", dir, "FORMAT") }, "run the newer version"},
 		{"a used store without its db", func(t *testing.T, dir string) { used(t, dir); remove(t, dir, "db") }, "missing or incomplete"},
 		{"a used store with an empty db", func(t *testing.T, dir string) {
 			used(t, dir)

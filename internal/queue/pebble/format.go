@@ -14,7 +14,10 @@ import (
 
 // formatVersion is the version of everything in the folder: keys, records, and the
 // version of pebble's files.
-const formatVersion = 1
+//
+//	1  no namespaces; fresh deliveries are eight bytes of time
+//	2  events are listed by namespace (kindListed); deliveries have sizes and order keys
+const formatVersion = 2
 
 const (
 	formatFile = "FORMAT"
@@ -26,44 +29,45 @@ const (
 	formatReady = "ready"
 )
 
-// checkFormat decides, without writing anything, whether the folder is ours. fresh
-// says that the store has never been ready: nothing was ever acknowledged from it.
-func checkFormat(fs vfs.FS, dir string) (fresh bool, err error) {
+// checkFormat decides, without writing anything, whether the folder is ours, and gives its
+// version: 0 says that the store has never been ready and nothing was ever acknowledged
+// from it.
+func checkFormat(fs vfs.FS, dir string) (version int, err error) {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	if oserror.IsNotExist(err) {
 		names, err := strangers(fs, dir)
 		if oserror.IsNotExist(err) {
-			return true, nil // the folder is still to be made
+			return 0, nil // the folder is still to be made
 		}
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		if len(names) > 0 {
-			return false, fmt.Errorf("%s holds files (%s) but no %s file, so it isn't a Doorstep store; it is left untouched: choose an empty folder", dir, strings.Join(names, ", "), formatFile)
+			return 0, fmt.Errorf("%s holds files (%s) but no %s file, so it isn't a Doorstep store; it is left untouched: choose an empty folder", dir, strings.Join(names, ", "), formatFile)
 		}
-		return true, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the store's format: %w", err)
+		return 0, fmt.Errorf("read the store's format: %w", err)
 	}
 	version, state, err := parseFormat(text)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w; it is left untouched", fs.PathJoin(dir, formatFile), err)
+		return 0, fmt.Errorf("%s: %w; it is left untouched", fs.PathJoin(dir, formatFile), err)
 	}
 	if version > formatVersion {
-		return false, fmt.Errorf("the store in %s has format %d and this Doorstep knows up to %d; it is left untouched: run the newer version that wrote it", dir, version, formatVersion)
+		return 0, fmt.Errorf("the store in %s has format %d and this Doorstep knows up to %d; it is left untouched: run the newer version that wrote it", dir, version, formatVersion)
 	}
 	if state == formatNew {
-		return true, nil
+		return 0, nil
 	}
 	files, err := fs.List(fs.PathJoin(dir, dbFolder))
 	if err != nil && !oserror.IsNotExist(err) {
-		return false, fmt.Errorf("read the store's folder: %w", err)
+		return 0, fmt.Errorf("read the store's folder: %w", err)
 	}
 	if !slices.ContainsFunc(files, func(n string) bool { return strings.HasPrefix(n, manifestMarker) }) {
-		return false, fmt.Errorf("the store in %s was in use, but its folder %s is missing or incomplete; it is left untouched: restore it from a backup, or remove the file %s to begin with an empty queue", dir, dbFolder, formatFile)
+		return 0, fmt.Errorf("the store in %s was in use, but its folder %s is missing or incomplete; it is left untouched: restore it from a backup, or remove the file %s to begin with an empty queue", dir, dbFolder, formatFile)
 	}
-	return false, nil
+	return version, nil
 }
 
 // begin prepares a folder for a new store. What an earlier beginning left, that a

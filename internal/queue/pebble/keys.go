@@ -9,22 +9,36 @@ import (
 
 // The kinds of records, by the first byte of their key.
 const (
-	kindClock     = 'c' // c                        → steady time last seen, last seq given
-	kindEndpoint  = 'n' // n namespace 0 name       → endpointID
-	kindLane      = 'l' // l endpointID             → queue.Lane
-	kindEvent     = 'e' // e seq                    → envelope, endpointIDs
-	kindPayload   = 'p' // p seq                    → body
-	kindIdentity  = 'i' // i namespace 0 webhookID  → seq, hash, time
-	kindFresh     = 'f' // f endpointID seq         → time of acceptance
-	kindRetrying  = 'r' // r endpointID seq         → delivery
-	kindDue       = 't' // t endpointID due seq     → nothing
-	kindDelivered = 'd' // d endpointID seq         → delivery
-	kindDead      = 'x' // x endpointID seq         → delivery
-	kindAttempt   = 'a' // a seq endpointID number  → attempt
+	kindClock       = 'c' // c                        → steady time last seen, last seq given
+	kindVersion     = 'v' // v                        → format version that the records have
+	kindEndpoint    = 'n' // n namespace 0 name       → endpointID
+	kindNamespace   = 'm' // m namespace              → namespaceID
+	kindLane        = 'l' // l endpointID             → queue.Lane
+	kindEvent       = 'e' // e seq                    → envelope, endpointIDs
+	kindPayload     = 'p' // p seq                    → body
+	kindListed      = 's' // s namespaceID seq        → type
+	kindIdentity    = 'i' // i namespace 0 webhookID  → seq, hash, time
+	kindOrphan      = 'o' // o seq                    → time, key of an identity without its event
+	kindFresh       = 'f' // f endpointID seq         → time of acceptance, size, order key
+	kindRetrying    = 'r' // r endpointID seq         → delivery
+	kindDue         = 't' // t endpointID due seq     → nothing
+	kindDelivered   = 'd' // d endpointID seq         → delivery
+	kindDead        = 'x' // x endpointID seq         → delivery
+	kindFilterError = 'q' // q endpointID seq         → delivery
+	kindDiscarded   = 'g' // g endpointID seq         → delivery
+	kindAttempt     = 'a' // a seq endpointID number  → attempt
+	kindAudit       = 'u' // u namespaceID number     → audit record
+	kindErased      = 'z' // z seq                    → nothing: its bytes are still on disk
 )
+
+// kindsOfDelivery are the places where a delivery may lie, the likely ones first.
+var kindsOfDelivery = []byte{kindFresh, kindRetrying, kindDelivered, kindDead, kindFilterError, kindDiscarded}
 
 // endpointID is the store's short number for an endpoint, from 1.
 type endpointID uint32
+
+// namespaceID is the store's short number for a namespace, from 1.
+type namespaceID uint32
 
 func keyClock() []byte { return []byte{kindClock} }
 
@@ -35,6 +49,10 @@ func keyEndpoint(namespace, name string) []byte {
 	k = append(k, 0)
 	return append(k, name...)
 }
+
+func keyNamespace(namespace string) []byte { return append([]byte{kindNamespace}, namespace...) }
+
+func keyVersion() []byte { return []byte{kindVersion} }
 
 func appendIdentityKey(k []byte, namespace, webhookID string) []byte {
 	k = append(k, kindIdentity)
@@ -49,6 +67,19 @@ func appendSeqKey(k []byte, kind byte, seq queue.Seq) []byte {
 
 func appendEndpointKey(k []byte, kind byte, ep endpointID) []byte {
 	return binary.BigEndian.AppendUint32(append(k, kind), uint32(ep))
+}
+
+func appendNamespaceKey(k []byte, kind byte, ns namespaceID) []byte {
+	return binary.BigEndian.AppendUint32(append(k, kind), uint32(ns))
+}
+
+// appendListedKey is the key of an event among those of its namespace.
+func appendListedKey(k []byte, ns namespaceID, seq queue.Seq) []byte {
+	return binary.BigEndian.AppendUint64(appendNamespaceKey(k, kindListed, ns), uint64(seq))
+}
+
+func appendAuditKey(k []byte, ns namespaceID, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendNamespaceKey(k, kindAudit, ns), number)
 }
 
 func appendDeliveryKey(k []byte, kind byte, ep endpointID, seq queue.Seq) []byte {

@@ -30,13 +30,19 @@ func (s *Store) event(r pebbledb.Reader, seq queue.Seq) (*queue.StoredEvent, err
 	if err != nil {
 		return nil, err
 	}
+	if !ev.Erased.IsZero() {
+		return ev, queue.ErrErased
+	}
 	ev.Body, err = get(r, appendSeqKey(nil, kindPayload, seq))
 	if !errors.Is(err, queue.ErrNotFound) {
 		return ev, err
 	}
-	// Pruned between the two reads, or truly lost?
-	if _, _, err := s.envelope(r, seq); err != nil {
+	// Forgotten or erased between the two reads, or truly lost?
+	if ev, _, err = s.envelope(r, seq); err != nil {
 		return nil, err
+	}
+	if !ev.Erased.IsZero() {
+		return ev, queue.ErrErased
 	}
 	return ev, queue.ErrPayloadMissing
 }
@@ -61,41 +67,6 @@ func (s *Store) Find(ctx context.Context, namespace, webhookID string) (ev *queu
 	return ev, err
 }
 
-// Events lists events of a namespace, newest first.
-func (s *Store) Events(ctx context.Context, namespace string, before queue.Seq, limit int) (events []*queue.StoredEvent, next queue.Seq, err error) {
-	o := &pebbledb.IterOptions{LowerBound: []byte{kindEvent}, UpperBound: upper([]byte{kindEvent})}
-	if before > 0 {
-		o.UpperBound = appendSeqKey(nil, kindEvent, before)
-	}
-	err = s.read(func(r pebbledb.Reader) error {
-		it, err := r.NewIter(o)
-		if err != nil {
-			return err
-		}
-		looked := 0
-		for ok := it.Last(); ok && err == nil; ok = it.Prev() {
-			if looked >= limit {
-				next = parseSeq(it.Key()) + 1
-				break
-			}
-			looked++
-			var v []byte
-			if v, err = it.ValueAndErr(); err != nil {
-				break
-			}
-			// An event that can't be read doesn't hide the others.
-			if ev, _, derr := s.decodeEvent(parseSeq(it.Key()), v); derr != nil {
-				s.log.Error(derr, "An event can't be read and is passed over in a list", "seq", parseSeq(it.Key()))
-			} else if ev.Namespace == namespace {
-				events = append(events, ev)
-			}
-			err = ctx.Err()
-		}
-		return errors.Join(err, it.Error(), it.Close())
-	})
-	return events, next, err
-}
-
 // Deliveries gives the deliveries of one event.
 func (s *Store) Deliveries(ctx context.Context, seq queue.Seq) ([]queue.Delivery, error) {
 	if err := ctx.Err(); err != nil {
@@ -109,7 +80,7 @@ func (s *Store) Deliveries(ctx context.Context, seq queue.Seq) ([]queue.Delivery
 			return err
 		}
 		for _, id := range eps {
-			d, err := delivery(r, s.endpoints.byID(id), seq, kindFresh, kindRetrying, kindDead, kindDelivered)
+			d, err := delivery(r, s.endpoints.byID(id), seq, kindsOfDelivery...)
 			if errors.Is(err, queue.ErrNotFound) {
 				continue
 			}
@@ -153,6 +124,10 @@ func (s *Store) List(ctx context.Context, k plan.EndpointKey, state queue.State,
 		kinds = []byte{kindDelivered}
 	case queue.DeadLettered:
 		kinds = []byte{kindDead}
+	case queue.FilterError:
+		kinds = []byte{kindFilterError}
+	case queue.Discarded:
+		kinds = []byte{kindDiscarded}
 	}
 	ep := s.endpoints.get(k)
 	limit = max(limit, 1)

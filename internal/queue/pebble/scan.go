@@ -71,6 +71,13 @@ func delivery(r pebbledb.Reader, ep *endpoint, seq queue.Seq, kinds ...byte) (*q
 	return nil, queue.ErrNotFound
 }
 
+func encodeAs(b []byte, kind byte, d *queue.Delivery) []byte {
+	if kind == kindFresh {
+		return encodeFresh(b, d)
+	}
+	return encodeDelivery(b, d)
+}
+
 func decodeAs(kind byte, v []byte, d *queue.Delivery) error {
 	if kind == kindFresh {
 		return decodeFresh(v, d)
@@ -130,4 +137,9 @@ func (s *Store) decodeEvent(seq queue.Seq, v []byte) (*queue.StoredEvent, []endp
 		ev.Endpoints = append(ev.Endpoints, ep.key)
 	}
 	return ev, eps, nil
+}
+
+// envelope reads an event without its payload, as it was before this batch.
+func (b *batch) envelope(seq queue.Seq) (*queue.StoredEvent, []endpointID, error) {
+	return b.s.envelope(b.s.db, seq)
 }

@@ -46,8 +46,9 @@ type Store struct {
 	failed   atomic.Pointer[error]
 
 	endpoints endpointTable
+	usage     usage
 	nextSeq   queue.Seq // the writer's
-	pruneFrom queue.Seq // the writer's
+	lastAudit uint64    // the writer's
 }
 
 var _ queue.Queue = (*Store)(nil)
@@ -75,17 +76,22 @@ func Open(o Options) (*Store, error) {
 }
 
 func open(o Options, lock *ownerLock) (*Store, error) {
-	fresh, err := checkFormat(o.FS, o.Dir)
+	version, err := checkFormat(o.FS, o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if err := lock.sign(); err != nil {
 		return nil, err
 	}
-	if fresh {
-		if err := begin(o.FS, o.Dir); err != nil {
-			return nil, err
-		}
+	fresh := version == 0
+	switch {
+	case fresh:
+		err = begin(o.FS, o.Dir)
+	case version < formatVersion:
+		err = writeFormat(o.FS, o.Dir, formatReady) // see upgrade
+	}
+	if err != nil {
+		return nil, err
 	}
 	db, err := pebbledb.Open(o.FS.PathJoin(o.Dir, dbFolder), pebbleOptions(&o, !fresh))
 	if err != nil {
@@ -128,7 +134,13 @@ func (s *Store) load(o Options) error {
 	}
 	s.nextSeq++
 	s.clock = clock.New(o.Wall, s.lastTime)
-	return s.endpoints.load(s.db)
+	if err := s.endpoints.load(s.db); err != nil {
+		return err
+	}
+	if err := s.upgrade(); err != nil {
+		return err
+	}
+	return s.loadAudits()
 }
 
 // LastTime is the steady time of the latest durable change when the store was opened.

@@ -30,6 +30,10 @@ type batch struct {
 	// after them; the zero identity and a nil delivery are forgotten ones.
 	identities map[string]identity
 	deliveries map[deliveryKey]*queue.Delivery
+	// erased are events whose payload this batch has erased.
+	erased map[queue.Seq]bool
+	// answers are attempts of this batch with bodies.
+	answers []answer
 	// arrived are the events stored by this batch, whose numbers follow one another.
 	arrived []*queue.StoredEvent
 	// known is the batch's view of the identities stored before it; nil until asked.
@@ -167,6 +171,7 @@ func (b *batch) begin(next *pebbledb.Batch, now time.Time, durable bool) {
 	b.Batch, b.now, b.durable = next, now, durable
 	clear(b.identities)
 	clear(b.deliveries)
+	b.erased, b.answers = nil, nil
 	clear(b.arrived)
 	b.arrived = b.arrived[:0]
 }
@@ -233,8 +238,16 @@ func (s *Store) tell(c *commit) {
 		s.listener.Accepted(arrived)
 	}
 	for i, o := range c.ops {
-		if r, ok := o.(*replayOp); ok && c.opErr(i) == nil {
-			s.listener.Requeued(r.delivery)
+		if c.opErr(i) != nil {
+			continue
+		}
+		switch o := o.(type) {
+		case *replayOp:
+			s.listener.Requeued(o.delivery)
+		case *eraseOp:
+			if !o.erased.Again {
+				s.listener.Erased(o.seq, o.ended)
+			}
 		}
 	}
 }

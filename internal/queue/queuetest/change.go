@@ -151,7 +151,7 @@ func testSettle(t *testing.T, place func(*testing.T) Open) {
 		f.bring(orders, seqs[i], s)
 	}
 	ask := append(slices.Clone(seqs), seqs[0], 99, 0) // one twice, and two that aren't there
-	n, err := f.queue.Settle(t.Context(), orders, ask, queue.ReasonExpired)
+	n, err := f.queue.Settle(t.Context(), orders, ask, queue.DeadLettered, queue.ReasonExpired)
 	if err != nil || n != 2 {
 		t.Fatalf("settled %d, %v; want the two that waited", n, err)
 	}
@@ -168,14 +168,14 @@ func testSettle(t *testing.T, place func(*testing.T) Open) {
 		}
 	}
 	f.wantCounts(orders, queue.Counts{DeadLettered: 3})
-	if n, err := f.queue.Settle(t.Context(), foreign, seqs, "x"); n != 0 || err != nil {
+	if n, err := f.queue.Settle(t.Context(), foreign, seqs, queue.DeadLettered, "x"); n != 0 || err != nil {
 		t.Errorf("an unknown endpoint: %d, %v", n, err)
 	}
 	if err := f.record(delivered(orders, seqs[0])); !errors.Is(err, queue.ErrNotWaiting) {
 		t.Errorf("an outcome after the end: %v", err)
 	}
 	wantCancelled(t, func(ctx context.Context) error {
-		_, err := f.queue.Settle(ctx, orders, seqs, "x")
+		_, err := f.queue.Settle(ctx, orders, seqs, queue.DeadLettered, "x")
 		return err
 	})
 }
@@ -321,7 +321,7 @@ func testReplay(t *testing.T, place func(*testing.T) Open) {
 			t.Errorf("something else is due at %s", next)
 		}
 		// Settled without a new attempt, and queued again.
-		n, err := f.queue.Settle(t.Context(), orders, seqs[1:2], queue.ReasonExpired)
+		n, err := f.queue.Settle(t.Context(), orders, seqs[1:2], queue.DeadLettered, queue.ReasonExpired)
 		if n != 1 || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
@@ -333,7 +333,7 @@ func testReplay(t *testing.T, place func(*testing.T) Open) {
 	t.Run("one never tried is replayed as due", func(t *testing.T) {
 		f := start(t, place)
 		seqs := f.many(2, orders)
-		if n, err := f.queue.Settle(t.Context(), orders, seqs[:1], queue.ReasonEndpointDeleted); n != 1 || err != nil {
+		if n, err := f.queue.Settle(t.Context(), orders, seqs[:1], queue.DeadLettered, queue.ReasonEndpointDeleted); n != 1 || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 		d, err := f.queue.Replay(t.Context(), orders, seqs[0], false)

@@ -121,6 +121,7 @@ func (m *model) accept(r *rapid.T) {
 			m.known[ep] = true
 			me.deliveries[ep] = &modelDelivery{Delivery: queue.Delivery{
 				Seq: m.last, Endpoint: ep, State: queue.Pending, QueuedAt: stored.AcceptedAt, DueAt: stored.AcceptedAt,
+				Size: len(e.Event.Body), Share: len(e.Event.Body) / len(e.Endpoints),
 			}}
 		}
 		m.events[m.last] = me
@@ -199,7 +200,7 @@ func (m *model) settle(r *rapid.T) {
 			}
 		}
 	}
-	n, err := m.queue.Settle(m.ctx, ep, ask, queue.ReasonExpired)
+	n, err := m.queue.Settle(m.ctx, ep, ask, queue.DeadLettered, queue.ReasonExpired)
 	if err != nil || n != len(hit) {
 		m.Fatalf("settled %d, %v, want %d", n, err, len(hit))
 	}
@@ -281,16 +282,10 @@ func (m *model) prune(r *rapid.T) {
 			delete(m.identities, e.Event.Namespace+"/"+e.Event.WebhookID)
 		}
 	}
-	limit := rapid.IntRange(1, 5).Draw(r, "limit")
-	for total := 0; ; {
-		n, ended, err := m.queue.Prune(m.ctx, delivered, deadLetters, limit)
-		m.must(err)
-		if total += n; ended {
-			if total != want {
-				m.Fatalf("forgot %d, want %d", total, want)
-			}
-			return
-		}
+	n, err := m.queue.Prune(m.ctx, queue.Retention{Delivered: delivered, DeadLetters: deadLetters, Identities: m.now().Add(time.Hour)})
+	m.must(err)
+	if n.Events != int64(want) {
+		m.Fatalf("forgot %+v, want %d events", n, want)
 	}
 }
 
@@ -357,6 +352,9 @@ func (m *model) checkEndpoint(ep plan.EndpointKey) {
 		}
 	}
 	want := queue.Counts{Pending: len(by[queue.Pending]), Retrying: len(by[queue.Retrying]), DeadLettered: len(by[queue.DeadLettered])}
+	for _, d := range slices.Concat(by[queue.Pending], by[queue.Retrying]) {
+		want.WaitingBytes += int64(d.Size)
+	}
 	if got := m.queue.Counts(ep); got != want {
 		m.Fatalf("counts of %s: %+v, want %+v", ep, got, want)
 	}
