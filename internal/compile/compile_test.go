@@ -82,6 +82,7 @@ func TestAnEndpointWithNothingSetTakesTheDefaults(t *testing.T) {
 	wantPool := plan.Pool{
 		MaxInFlight: 512,
 		Ingest:      plan.Ingest{MaxPayloadBytes: 262144, DedupeWindow: 24 * time.Hour},
+		Limits:      plan.Limits{NamespaceWaitingPercent: 50, EndpointWaitingPercent: 25},
 		Retention:   plan.Retention{Delivered: 72 * time.Hour, DeadLetters: 720 * time.Hour},
 	}
 	if !reflect.DeepEqual(r.Plan.Pool, wantPool) {

@@ -117,46 +117,22 @@ func (c *compiler) allowLocal(e *plan.Egress) {
 // settings fills in the defaults of a DeliveryPool. A field that can't be used is
 // reported and takes its default; of a list, the entry is left out.
 func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
-	bad := func(field, message string) {
+	f := poolFields{func(field, message string) {
 		c.report(Problem{Kind: KindPool, Namespace: o.Namespace, Name: o.Name, Field: field, Reason: v1alpha1.ReasonSpecInvalid, Message: message})
-	}
-	duration := func(field string, d v1alpha1.Duration, unset time.Duration) time.Duration {
-		v, err := d.ParseOr(unset)
-		if err == nil && v >= time.Second {
-			return v
-		}
-		if err == nil {
-			err = fmt.Errorf("%s must be at least 1s", lastName(field))
-		}
-		bad(field, err.Error()+fmt.Sprintf("; until then %s holds", unset))
-		return unset
-	}
-	number := func(field string, n *int32, least, most, unset int32) int {
-		switch {
-		case n == nil:
-			return int(unset)
-		case *n < least || *n > most:
-			bad(field, fmt.Sprintf("%s must be from %d to %d; until then %d holds", lastName(field), least, most, unset))
-			return int(unset)
-		}
-		return int(*n)
-	}
-
-	ingest, limits, egress, keep := deref(o.Spec.Ingest), deref(o.Spec.Limits), deref(o.Spec.Egress), deref(o.Spec.Retention)
+	}}
+	ingest, egress := deref(o.Spec.Ingest), deref(o.Spec.Egress)
 	s := poolSettings{retry: policy{retry: retry.BuiltIn()}}
 	s.plan = plan.Pool{
 		Source:      o.Namespace + "/" + o.Name,
 		Suspend:     deref(o.Spec.Suspend),
-		MaxInFlight: number("spec.limits.maxInFlight", limits.MaxInFlight, 1, 10000, v1alpha1.DefaultPoolMaxInFlight),
+		MaxInFlight: f.number("spec.limits.maxInFlight", deref(o.Spec.Limits).MaxInFlight, 1, 10000, v1alpha1.DefaultPoolMaxInFlight),
 		Ingest: plan.Ingest{
-			MaxPayloadBytes: number("spec.ingest.maxPayloadBytes", ingest.MaxPayloadBytes, 1024, 1<<20, v1alpha1.DefaultMaxPayloadBytes),
-			DedupeWindow:    duration("spec.ingest.dedupeWindow", ingest.DedupeWindow, v1alpha1.DefaultDedupeWindow),
+			MaxPayloadBytes: f.number("spec.ingest.maxPayloadBytes", ingest.MaxPayloadBytes, 1024, 1<<20, v1alpha1.DefaultMaxPayloadBytes),
+			DedupeWindow:    f.duration("spec.ingest.dedupeWindow", ingest.DedupeWindow, v1alpha1.DefaultDedupeWindow),
 		},
-		Egress: plan.Egress{Allow: c.networks(egress.Allow, bad), AllowHTTP: deref(egress.AllowHTTP)},
-		Retention: plan.Retention{
-			Delivered:   duration("spec.retention.delivered", keep.Delivered, v1alpha1.DefaultRetainDelivered),
-			DeadLetters: duration("spec.retention.deadLetters", keep.DeadLetters, v1alpha1.DefaultRetainDeadLetters),
-		},
+		Limits:    f.limits(deref(o.Spec.Limits)),
+		Egress:    plan.Egress{Allow: c.networks(egress.Allow, f.bad), AllowHTTP: deref(egress.AllowHTTP)},
+		Retention: f.retention(deref(o.Spec.Retention)),
 	}
 	s.plan.APIKeys = c.apiKeys(o)
 	if o.Spec.DefaultRetryPolicy != nil {
@@ -171,6 +147,40 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 		}
 	}
 	return s
+}
+
+// poolFields reads fields of a DeliveryPool whose default holds where they can't be used.
+// bad reports that.
+type poolFields struct {
+	bad func(field, message string)
+}
+
+func (f poolFields) duration(field string, d v1alpha1.Duration, unset time.Duration) time.Duration {
+	v, err := d.ParseOr(unset)
+	if err == nil && v >= time.Second {
+		return v
+	}
+	if err == nil {
+		err = fmt.Errorf("%s must be at least 1s", lastName(field))
+	}
+	f.bad(field, err.Error()+fmt.Sprintf("; until then %s holds", unset))
+	return unset
+}
+
+// number gives a number within its range; an unset of 0 stands for no limit.
+func (f poolFields) number(field string, n *int32, least, most, unset int32) int {
+	switch {
+	case n == nil:
+		return int(unset)
+	case *n < least || *n > most:
+		until := fmt.Sprintf("%d holds", unset)
+		if unset == 0 {
+			until = "there is no limit"
+		}
+		f.bad(field, fmt.Sprintf("%s must be from %d to %d; until then %s", lastName(field), least, most, until))
+		return int(unset)
+	}
+	return int(*n)
 }
 
 // networks parses egress.allow, sorted.
