@@ -1,0 +1,293 @@
+package egress
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/doorstep-dev/doorstep/internal/plan"
+)
+
+func entry(cidr string, ports []uint16, namespaces ...string) plan.Network {
+	return plan.Network{Prefix: netip.MustParsePrefix(cidr), Ports: ports, Namespaces: namespaces}
+}
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func TestWhatMayBeDialled(t *testing.T) {
+	both := networks("127.0.0.0/8", "::1/128")
+	for _, row := range []struct {
+		name   string
+		policy Policy
+		open   []string
+		shut   []string
+	}{
+		{"the default", Policy{},
+			[]string{"1.1.1.1:443", "1.1.1.1:80", "1.1.1.1:8443", "1.1.1.1:3000", "[2606:2800::1]:443", "1.1.1.1:65535"},
+			[]string{
+				"1.1.1.1:22", "1.1.1.1:25", "1.1.1.1:53", "1.1.1.1:2379", "1.1.1.1:2380", "1.1.1.1:6379", "1.1.1.1:6443", "1.1.1.1:10250", "1.1.1.1:10255", "1.1.1.1:10257",
+				"1.1.1.1:10259", "1.1.1.1:11211", "1.1.1.1:465", "1.1.1.1:2375", "[2606:2800::1]:22", "[::ffff:1.1.1.1]:22", "1.1.1.1:0", "10.0.0.1:443",
+			}},
+		{"ports around closed ones", Policy{}, []string{"1.1.1.1:21", "1.1.1.1:24", "1.1.1.1:2378", "1.1.1.1:2381", "1.1.1.1:10251", "1.1.1.1:10254", "1.1.1.1:10260"}, nil},
+		{"an entry without ports", Policy{Allow: networks("10.1.0.0/16")}, []string{"10.1.2.3:443", "10.1.2.3:8080"}, []string{"10.1.2.3:22", "10.1.2.3:6379", "10.2.0.1:443"}},
+		{"an entry with ports", Policy{Allow: []plan.Network{entry("10.1.0.0/16", []uint16{8080, 6379})}}, []string{"10.1.2.3:8080", "10.1.2.3:6379"}, []string{"10.1.2.3:443", "10.1.2.3:22", "1.1.1.1:6379"}},
+		{"entries add up", Policy{Allow: []plan.Network{entry("10.1.0.0/16", []uint16{8080}), entry("10.1.2.0/24", nil), entry("10.1.2.3/32", []uint16{22})}},
+			[]string{"10.1.0.1:8080", "10.1.2.1:443", "10.1.2.3:22", "10.1.2.3:443"}, []string{"10.1.0.1:443", "10.1.2.1:22"}},
+		{"an entry's ports close no public address", Policy{Allow: []plan.Network{entry("1.1.1.0/24", []uint16{6443})}}, []string{"1.1.1.1:6443", "1.1.1.1:443"}, []string{"1.1.2.1:6443", "1.1.1.1:22"}},
+		{"an entry for other namespaces", Policy{Allow: []plan.Network{entry("10.1.0.0/16", nil, "warehouse")}}, nil, []string{"10.1.2.3:443"}},
+		{"an entry for this one among others", Policy{Allow: []plan.Network{entry("10.1.0.0/16", nil, "warehouse", "shop")}}, []string{"10.1.2.3:443"}, nil},
+		{"deny beats allow", Policy{Allow: networks("10.0.0.0/8"), Deny: prefixes("10.1.0.0/16")},
+			[]string{"10.2.0.1:443", "[::ffff:10.2.0.1]:443", "[64:ff9b::a02:1]:443"}, []string{"10.1.2.3:443", "[::ffff:10.1.2.3]:443", "[64:ff9b::a01:203]:443"}},
+		{"deny beats a narrower allow", Policy{Allow: []plan.Network{entry("10.1.2.3/32", []uint16{443})}, Deny: prefixes("10.0.0.0/8")}, nil, []string{"10.1.2.3:443"}},
+		{"deny of public addresses", Policy{Deny: prefixes("1.1.1.0/24", "2606:2800::/32")}, []string{"1.1.2.1:443", "[2606:2801::1]:443"}, []string{"1.1.1.1:443", "[::ffff:1.1.1.1]:443", "[64:ff9b::101:101]:443", "[2606:2800::1]:443"}},
+		{"deny of all of NAT64", Policy{Deny: prefixes("64:ff9b::/96")}, []string{"1.1.1.1:443"}, []string{"[64:ff9b::101:101]:443"}},
+		{"deny written as mapped addresses", Policy{Deny: prefixes("::ffff:1.1.1.0/120")}, []string{"1.1.2.1:443"}, []string{"1.1.1.1:443", "[::ffff:1.1.1.1]:443"}},
+		{"deny of everything", Policy{Allow: both, Deny: prefixes("0.0.0.0/0", "::/0")}, nil, []string{"1.1.1.1:443", "[2606:2800::1]:443", "127.0.0.1:443", "[::1]:443"}},
+		{"deny of loopback", Policy{Allow: both, Deny: prefixes("127.0.0.0/8")}, []string{"[::1]:443"}, []string{"127.0.0.1:443"}},
+		{"loopback only", Policy{Allow: append(networks("10.0.0.0/8"), both...), LoopbackOnly: true},
+			[]string{"127.0.0.1:8080", "[::1]:8080", "[::ffff:127.0.0.1]:8080"},
+			[]string{"1.1.1.1:443", "10.1.2.3:443", "[2606:2800::1]:443", "0.0.0.0:443", "169.254.169.254:80"}},
+		{"metadata by its own port", Policy{Allow: []plan.Network{entry("169.254.169.254/32", []uint16{80}), entry("fd00:ec2::254/128", []uint16{80})}}, nil, []string{"169.254.169.254:80", "[fd00:ec2::254]:80"}},
+		{"an interface", Policy{Allow: networks("fd00::/8")}, []string{"[fd00::1]:443"}, []string{"[fd00::1%eth0]:443"}},
+	} {
+		v := NewGuard(row.policy, Options{}).For("shop")
+		for _, a := range row.open {
+			ap := netip.MustParseAddrPort(a)
+			if err := v.check(ap.Addr(), ap.Port()); err != nil {
+				t.Errorf("%s: %s is denied: %+v", row.name, a, err)
+			}
+		}
+		for _, a := range row.shut {
+			ap := netip.MustParseAddrPort(a)
+			err := v.check(ap.Addr(), ap.Port())
+			if !isDenied(err) {
+				t.Errorf("%s: %s: %v, want denied", row.name, a, err)
+				continue
+			}
+			if d := err.(*DeniedError); d.Range == "" || d.Remedy == "" || strings.Contains(d.Range+d.Remedy, ap.Addr().WithZone("").String()) {
+				t.Errorf("%s: %s is explained as %+v", row.name, a, d)
+			}
+		}
+	}
+}
+
+// case SS129: what one namespace may dial, another of the same names may not, and no
+// connection passes between them.
+func TestNamespacesAreApart(t *testing.T) {
+	g := NewGuard(Policy{Allow: []plan.Network{entry("10.1.0.0/16", nil, "shop"), entry("10.2.0.0/16", nil, "warehouse"), entry("10.3.0.0/16", nil)}}, Options{})
+	for namespace, open := range map[string]string{"shop": "10.1.0.1", "warehouse": "10.2.0.1", "other": ""} {
+		for _, a := range []string{"10.1.0.1", "10.2.0.1"} {
+			if got := g.For(namespace).check(netip.MustParseAddr(a), 443) == nil; got != (a == open) {
+				t.Errorf("%s from %s: %t", a, namespace, got)
+			}
+		}
+		if err := g.For(namespace).check(netip.MustParseAddr("10.3.0.1"), 443); err != nil {
+			t.Errorf("the entry of all, from %s: %v", namespace, err)
+		}
+	}
+	if g.For("shop").Key() == g.For("warehouse").Key() || g.For("shop").Key() == g.For("other").Key() {
+		t.Error("two namespaces that may dial other networks share a key")
+	}
+	if g.For("other") != g.For("third") || g.For("shop") != g.For("shop") {
+		t.Error("views are made anew each time")
+	}
+}
+
+func TestKeysTellWhatIsAllowed(t *testing.T) {
+	base := Policy{Allow: []plan.Network{entry("10.1.0.0/16", []uint16{80, 443}), entry("10.2.0.0/16", nil, "shop")}, Deny: prefixes("1.1.1.0/24", "1.1.2.0/24")}
+	key := func(p Policy, namespace string) string { return NewGuard(p, Options{}).For(namespace).Key() }
+	change := func(f func(*Policy)) Policy {
+		p := base.clone()
+		f(&p)
+		return p
+	}
+	for name, p := range map[string]Policy{
+		"other order":       change(func(p *Policy) { p.Allow[0], p.Allow[1] = p.Allow[1], p.Allow[0] }),
+		"other port order":  change(func(p *Policy) { p.Allow[0].Ports = []uint16{443, 80} }),
+		"an entry twice":    change(func(p *Policy) { p.Allow = append(p.Allow, p.Allow[0]) }),
+		"other deny order":  change(func(p *Policy) { p.Deny = prefixes("1.1.2.0/24", "1.1.1.0/24") }),
+		"another namespace": change(func(p *Policy) { p.Allow = append(p.Allow, entry("10.9.0.0/16", nil, "warehouse")) }),
+		"itself":            base.Or(base),
+	} {
+		if key(p, "shop") != key(base, "shop") {
+			t.Errorf("%s: another key, and the same is allowed", name)
+		}
+	}
+	for name, p := range map[string]Policy{
+		"a network less":  change(func(p *Policy) { p.Allow = p.Allow[:1] }),
+		"a network more":  change(func(p *Policy) { p.Allow = append(p.Allow, entry("10.9.0.0/16", nil)) }),
+		"a port more":     change(func(p *Policy) { p.Allow[0].Ports = []uint16{80, 443, 8080} }),
+		"any port":        change(func(p *Policy) { p.Allow[0].Ports = nil }),
+		"a deny less":     change(func(p *Policy) { p.Deny = p.Deny[:1] }),
+		"http":            change(func(p *Policy) { p.AllowHTTP = true }),
+		"loopback only":   change(func(p *Policy) { p.LoopbackOnly = true }),
+		"a proxy":         change(func(p *Policy) { p.Proxy = &plan.Proxy{URL: "http://proxy:3128"} }),
+		"another besides": base.Or(Policy{}),
+		"nothing at all":  {},
+		"the namespace":   change(func(p *Policy) { p.Allow[1].Namespaces = []string{"warehouse"} }),
+	} {
+		if key(p, "shop") == key(base, "shop") {
+			t.Errorf("%s: the same key", name)
+		}
+		if p.Equal(base) || base.Equal(p) {
+			t.Errorf("%s: an equal policy", name)
+		}
+	}
+	a := Policy{Proxy: &plan.Proxy{URL: "http://proxy:3128", Username: "u", Password: "hush"}}
+	b := Policy{Proxy: &plan.Proxy{URL: "http://proxy:3128", Username: "u", Password: "hushed"}}
+	if key(a, "") == key(b, "") || strings.Contains(key(a, ""), "hush") {
+		t.Error("the proxy's password doesn't change the key, or is in it")
+	}
+	if v := NewGuard(a, Options{}).For("shop"); v.Proxy() == nil || *v.Proxy() != *a.Proxy || NewGuard(Policy{}, Options{}).For("shop").Proxy() != nil {
+		t.Error("the proxy of the view is not that of the policy")
+	}
+	if !base.Equal(change(func(p *Policy) { p.Allow[0], p.Allow[1] = p.Allow[1], p.Allow[0] })) {
+		t.Error("the order of entries makes another policy")
+	}
+	if key(base.Or(Policy{}), "shop") != key((Policy{}).Or(base), "shop") {
+		t.Error("the order of two policies makes another key")
+	}
+}
+
+// While one plan takes the place of another, what either allows may be dialled, and
+// nothing else.
+func TestTheUnionOfTwoPolicies(t *testing.T) {
+	a := Policy{Allow: []plan.Network{entry("10.0.0.0/8", nil), entry("172.16.0.0/12", []uint16{8080}, "shop")}, Deny: prefixes("10.1.0.0/16", "1.1.1.0/24"), AllowHTTP: true}
+	b := Policy{Allow: networks("127.0.0.1/32", "10.1.2.0/24"), Deny: prefixes("10.1.2.3/32", "1.1.1.1/32"), LoopbackOnly: false}
+	for _, u := range []Policy{a.Or(b), b.Or(a)} {
+		v := NewGuard(u, Options{}).For("shop")
+		plain, _ := CheckURL("http://hooks.example.com/")
+		if err := v.CheckURL(plain); err != nil {
+			t.Errorf("http, which one of the two allows: %v", err)
+		}
+		for _, row := range []struct {
+			addr string
+			port uint16
+			want bool
+		}{
+			{"10.2.0.1", 443, true},   // a
+			{"10.1.2.4", 443, true},   // b, though a denies it
+			{"10.1.3.1", 443, false},  // a denies it, and b has no entry
+			{"10.1.2.3", 443, false},  // both deny it
+			{"1.1.1.2", 443, true},    // b doesn't deny it
+			{"1.1.1.1", 443, false},   // both deny it
+			{"127.0.0.1", 443, true},  // b
+			{"127.0.0.2", 443, false}, // neither
+			{"172.16.0.1", 8080, true},
+			{"172.16.0.1", 8081, false},
+			{"169.254.169.254", 80, false},
+		} {
+			if got := v.check(netip.MustParseAddr(row.addr), row.port) == nil; got != row.want {
+				t.Errorf("%s port %d: %t, want %t", row.addr, row.port, got, row.want)
+			}
+		}
+		if err := NewGuard(u, Options{}).For("warehouse").check(netip.MustParseAddr("172.16.0.1"), 8080); err == nil {
+			t.Error("the entry of one namespace opens it to another")
+		}
+	}
+	for _, u := range []Policy{(Policy{LoopbackOnly: true}).Or(Policy{}), (Policy{}).Or(Policy{LoopbackOnly: true})} {
+		if viewOf(u).check(netip.MustParseAddr("1.1.1.1"), 443) != nil {
+			t.Error("loopback only, though one of the two is not so")
+		}
+	}
+	if !a.Or(a).Equal(a) || NewGuard(a.Or(a), Options{}).For("shop").Key() != NewGuard(a, Options{}).For("shop").Key() {
+		t.Error("the union of a policy with itself is another one, which would close its connections")
+	}
+	proxied := Policy{Proxy: &plan.Proxy{URL: "http://proxy:3128"}}
+	if viewOf(proxied.Or(a)).Proxy() == nil || viewOf(a.Or(proxied)).Proxy() != nil {
+		t.Error("the proxy is not that of the policy which comes")
+	}
+}
+
+// A policy that its owner changes later doesn't change in the guard.
+func TestTheGuardKeepsItsOwnCopy(t *testing.T) {
+	p := Policy{Allow: networks("10.0.0.0/8"), Deny: prefixes("1.1.1.0/24")}
+	g := NewGuard(p, Options{})
+	p.Allow[0], p.Deny[0] = entry("192.168.0.0/16", nil, "shop"), prefixes("1.1.2.0/24")[0]
+	for addr, want := range map[string]bool{"10.0.0.1": true, "192.168.0.1": false, "1.1.1.1": false, "1.1.2.1": true} {
+		if got := g.For("shop").check(netip.MustParseAddr(addr), 443) == nil; got != want {
+			t.Errorf("%s: %t, want %t", addr, got, want)
+		}
+	}
+}
+
+func TestPolicyOfAPlan(t *testing.T) {
+	e := plan.Egress{Allow: networks("10.0.0.0/8"), Deny: prefixes("10.1.0.0/16"), AllowHTTP: true, LoopbackOnly: true, Proxy: &plan.Proxy{URL: "http://proxy:3128"}}
+	p := PolicyOf(e)
+	if !p.Equal(Policy{Allow: e.Allow, Deny: e.Deny, AllowHTTP: true, LoopbackOnly: true, Proxy: e.Proxy}) || p.Proxy == nil {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What a URL shows before anything is resolved.
+func TestCheckURLOfAView(t *testing.T) {
+	private := []plan.Network{entry("10.1.0.0/16", []uint16{8080, 22}, "shop")}
+	for _, row := range []struct {
+		name, url string
+		policy    Policy
+		want      string // a part of what is said of it; empty: allowed
+	}{
+		{"a public name", "https://hooks.example.com/", Policy{}, ""},
+		{"a public name with a svc label", "https://api.svc.example.com/", Policy{}, ""},
+		{"a public address", "https://1.1.1.1/", Policy{}, ""},
+		{"a port that is closed", "https://hooks.example.com:6443/", Policy{}, "the Kubernetes API"},
+		{"a closed port of an address", "https://1.1.1.1:22/", Policy{}, "port 22"},
+		{"a closed port that an entry opens somewhere", "https://hooks.example.com:22/", Policy{Allow: private}, ""},
+		{"a private address", "https://10.1.2.3:8080/", Policy{}, "private"},
+		{"an allowed private address", "https://10.1.2.3:8080/", Policy{Allow: private}, ""},
+		{"another port of it", "https://10.1.2.3/", Policy{Allow: private}, "open on other ports only"},
+		{"a denied address", "https://1.1.1.1/", Policy{Deny: prefixes("1.1.1.0/24")}, "denied by the pool"},
+		{"loopback", "https://127.0.0.1/", Policy{Allow: networks("0.0.0.0/0")}, "loopback"},
+		{"metadata", "https://169.254.169.254/", Policy{Allow: networks("0.0.0.0/0")}, "metadata"},
+		{"a metadata name", "https://metadata.google.internal/", Policy{Allow: networks("0.0.0.0/0")}, "metadata"},
+		{"localhost", "https://localhost/", Policy{}, "loopback"},
+		{"localhost that is allowed", "https://localhost:8080/", Policy{Allow: networks("127.0.0.0/8")}, ""},
+		// cases SSR-04, SS123
+		{"the API server", "https://kubernetes.default.svc/", Policy{}, "within the cluster"},
+		{"the API server in capitals, with a dot", "https://KUBERNETES.default.SVC./", Policy{}, "within the cluster"},
+		{"the API server by one label", "https://kubernetes/", Policy{}, "within the cluster"},
+		{"the API server by two", "https://kubernetes.default/", Policy{}, "within the cluster"},
+		{"a Service", "https://orders.shop.svc.cluster.local/", Policy{}, "within the cluster"},
+		{"a Pod", "https://10-1-2-3.shop.pod.cluster.local/", Policy{}, "within the cluster"},
+		{"mDNS", "https://printer.local/", Policy{}, "local network"},
+		{"internal", "https://vault.internal/", Policy{}, "local network"},
+		{"home.arpa", "https://nas.home.arpa/", Policy{}, "local network"},
+		{"a Service, with an entry", "https://orders.shop.svc.cluster.local:8080/", Policy{Allow: private}, ""},
+		{"one label, with an entry", "https://intranet:8080/", Policy{Allow: private}, ""},
+		{"a Service cut short, with an entry", "https://orders.shop.svc:8080/", Policy{Allow: private}, "cut short"},
+		{"a Service, with an entry of another namespace", "https://orders.shop.svc.cluster.local/", Policy{Allow: []plan.Network{entry("10.0.0.0/8", nil, "warehouse")}}, "within the cluster"},
+		{"behind a proxy, a public name", "https://hooks.example.com/", Policy{Proxy: &plan.Proxy{URL: "http://proxy:3128"}}, ""},
+		{"behind a proxy, a private address", "https://10.1.2.3/", Policy{Proxy: &plan.Proxy{URL: "http://proxy:3128"}}, "private"},
+		{"behind a proxy, a Service", "https://orders.shop.svc/", Policy{Proxy: &plan.Proxy{URL: "http://proxy:3128"}}, "within the cluster"},
+	} {
+		u, err := CheckURL(row.url)
+		if err != nil {
+			t.Fatalf("%s: %v", row.url, err)
+		}
+		switch err := viewOf(row.policy).CheckURL(u); {
+		case row.want == "":
+			if err != nil {
+				t.Errorf("%s: %+v", row.name, err)
+			}
+		case !isDenied(err):
+			t.Errorf("%s: %v, want denied", row.name, err)
+		default:
+			if d := err.(*DeniedError); !strings.Contains(d.Range, row.want) || d.Remedy == "" {
+				t.Errorf("%s: explained as %+v, want %q", row.name, d, row.want)
+			}
+		}
+	}
+	// URLs that didn't come through CheckURL.
+	for _, u := range []*url.URL{{Scheme: "https", Host: "127.1"}, {Scheme: "https", Host: "a..b"}, {Scheme: "https", Host: ""}, {Scheme: "https", Host: "1.1.1.1:99999"}, {Scheme: "https", Host: "１２７.0.0.1"}} {
+		if err := viewOf(Policy{}).CheckURL(u); !isDenied(err) {
+			t.Errorf("%s: %v, want denied", u, err)
+		}
+	}
+}
