@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -29,13 +30,14 @@ func (f poolFields) maxBytes(q *resource.Quantity) int64 {
 	if q == nil {
 		return 0
 	}
-	// Value rounds up, and is the largest number where the quantity is larger still.
-	n := q.Value()
-	if n < leastMaxBytes {
+	if q.CmpInt64(leastMaxBytes) < 0 {
 		f.bad("spec.retention.maxBytes", fmt.Sprintf("maxBytes must be at least 64Mi; until then %d percent of the volume hold", v1alpha1.DefaultMaxBytesPercent))
 		return 0
 	}
-	return n
+	if q.CmpInt64(math.MaxInt64) >= 0 {
+		return math.MaxInt64
+	}
+	return q.Value()
 }
 
 // oneOf gives a field that is one of two words, of which unset is the one that holds where
