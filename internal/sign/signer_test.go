@@ -140,3 +140,18 @@ func macOf(key, content string) string {
 	m.Write([]byte(content))
 	return hex.EncodeToString(m.Sum(nil))
 }
+
+// case CLK-07: two attempts of one message have one id, each its own time and signature.
+func TestAttemptsAreSignedAnew(t *testing.T) {
+	signer, m := mustSigner(t, standard(secretA)), messageA()
+	first, _ := signer.AppendHeaders(nil, m)
+	m.At = m.At.Add(time.Minute)
+	second, _ := signer.AppendHeaders(nil, m)
+	if first[0] != second[0] || first[1] == second[1] || first[2] == second[2] {
+		t.Errorf("first\n%ssecond\n%s", lines(first), lines(second))
+	}
+	key := mustKey(t, secretA)
+	if err := Verify([]Key{key}, idA, second[1].Value, second[2].Value, m.Body, m.At, DefaultTolerance); err != nil {
+		t.Error(err)
+	}
+}
