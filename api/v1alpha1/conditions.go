@@ -35,6 +35,9 @@ const (
 	ReasonSecretKeyMissing = "SecretKeyMissing"
 	// ReasonKeyInvalid means that a signing key's text is not a key of the endpoint's scheme.
 	ReasonKeyInvalid = "KeyInvalid"
+	// ReasonRotationPending means that a key has a new value which does not sign yet, since as many former values as may
+	// are still signing. The endpoint is not held.
+	ReasonRotationPending = "RotationPending"
 	// ReasonFilterInvalid means that filter can't be compiled, or costs too much.
 	ReasonFilterInvalid = "FilterInvalid"
 	// ReasonCertificateInvalid means that a certificate or its key can't be read.

@@ -42,6 +42,7 @@ func (c *compiler) compileAbsence(seen []plan.Endpoint, refused []plan.EndpointK
 	var dead []plan.Tombstone
 	buried := make(map[plan.EndpointKey]bool)
 	for _, a := range missing {
+		a.Signing = c.running(a.Signing)
 		if slices.Contains(refused, a.EndpointKey) {
 			a.Since = time.Time{}
 			absent = append(absent, a)
@@ -78,13 +79,23 @@ func (c *compiler) missingSince(since time.Time) time.Time {
 	return since
 }
 
-// nextAt is the first time at which an absence becomes a deletion or a tombstone
-// is dropped; zero if there is none.
-func nextAt(p *plan.Plan) time.Time {
-	var next time.Time
-	sooner := func(t time.Time) {
-		if next.IsZero() || t.Before(next) {
-			next = t
+// lookAgain notes a time at which the same objects may give another plan.
+func (c *compiler) lookAgain(t time.Time) {
+	if c.next.IsZero() || t.Before(c.next) {
+		c.next = t
+	}
+}
+
+// nextAt is the first time at which an absence becomes a deletion, a tombstone is
+// dropped, a former value of a key ends, or that was noted by lookAgain; zero if there
+// is none.
+func (c *compiler) nextAt(p *plan.Plan) time.Time {
+	sooner := c.lookAgain
+	for e := range p.Known() {
+		for i := range e.Signing.Keys {
+			if t := e.Signing.Keys[i].FormerUntil; !t.IsZero() {
+				sooner(t)
+			}
 		}
 	}
 	if !p.Pool.AbsentSince.IsZero() {
@@ -98,5 +109,5 @@ func nextAt(p *plan.Plan) time.Time {
 	for _, t := range p.Tombstones {
 		sooner(t.DeletedAt.Add(TombstoneLife))
 	}
-	return next
+	return c.next
 }

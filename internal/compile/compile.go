@@ -46,8 +46,8 @@ type Result struct {
 	Plan *plan.Plan
 	// Problems are sorted by kind, namespace, name and field.
 	Problems []Problem
-	// NextAt is when compiling the same objects again would give another plan, by
-	// the time alone; zero when it never would.
+	// NextAt is when compiling the same objects again may give another plan, by the time
+	// alone; zero when it never would.
 	NextAt time.Time
 }
 
@@ -79,6 +79,7 @@ type compiler struct {
 	policies map[plan.EndpointKey]policy
 	secrets  map[plan.EndpointKey]*corev1.Secret
 	problems []Problem
+	next     time.Time // the soonest of lookAgain
 }
 
 // Compile makes the plan for the objects in. previous is the plan in force, nil
@@ -119,7 +120,7 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 		}
 	}
 	slices.SortFunc(c.problems, compareProblems)
-	return Result{Plan: p, Problems: slices.Compact(c.problems), NextAt: nextAt(p)}
+	return Result{Plan: p, Problems: slices.Compact(c.problems), NextAt: c.nextAt(p)}
 }
 
 func (c *compiler) report(p Problem) { c.problems = append(c.problems, p) }

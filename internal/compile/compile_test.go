@@ -71,7 +71,7 @@ func TestAnEndpointWithNothingSetTakesTheDefaults(t *testing.T) {
 		Hash:        e.Hash,
 		FirstSeen:   start,
 		URL:         "https://hooks.example.com/orders?token=s3cret",
-		Signing:     plan.Signing{Scheme: "StandardWebhooks", Keys: []plan.SigningKey{{Name: "generated", Key: keyA}}},
+		Signing:     plan.Signing{Scheme: "StandardWebhooks", Keys: []plan.SigningKey{{Name: "generated", Ref: "orders-signing/key", Key: keyA}}},
 		Timeout:     15 * time.Second,
 		MaxInFlight: 16,
 		Retry:       retry.BuiltIn(),
@@ -149,7 +149,7 @@ func TestEndpointInTrouble(t *testing.T) {
 		{name: "a timeout out of range", change: func(s *v1alpha1.WebhookEndpointSpec) { s.Timeout = "61s" }, reason: "SpecInvalid", field: "spec.timeout", message: "from 1s to 60s"},
 		{name: "a timeout that is none", change: func(s *v1alpha1.WebhookEndpointSpec) { s.Timeout = "soon" }, reason: "SpecInvalid", field: "spec.timeout", message: "not a duration"},
 		{name: "too many in flight", change: func(s *v1alpha1.WebhookEndpointSpec) { s.MaxInFlight = ptr[int32](1001) }, reason: "SpecInvalid", field: "spec.maxInFlight", message: "from 1 to 1000"},
-		{name: "a scheme of a later release", change: func(s *v1alpha1.WebhookEndpointSpec) { s.Signing = &v1alpha1.Signing{Scheme: "GitHub"} }, reason: "SpecInvalid", field: "spec.signing.scheme", message: "must be StandardWebhooks"},
+		{name: "a scheme of a later release", change: func(s *v1alpha1.WebhookEndpointSpec) { s.Signing = &v1alpha1.Signing{Scheme: "Svix"} }, reason: "SpecInvalid", field: "spec.signing.scheme", message: "must be one of StandardWebhooks"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.change == nil {

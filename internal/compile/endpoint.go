@@ -99,7 +99,7 @@ func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
 		// A Secret that goes and comes back is no change: an endpoint that was disabled
 		// stays so. Nor do waiting deliveries get another maxAge or other due times
 		// because a RetryPolicy is out of sight.
-		e.Hash, e.Signing, e.Retry = former.Hash, former.Signing, former.Retry
+		e.Hash, e.Signing, e.Retry = former.Hash, c.running(former.Signing), former.Retry
 	}
 	return e
 }
@@ -121,6 +121,7 @@ func (c *compiler) lastForm(k plan.EndpointKey) *plan.Endpoint {
 // refused. Its address is checked again: the former plan may come from a run with
 // other flags, and --dev must not reach what it refuses.
 func (c *compiler) goOn(e plan.Endpoint) plan.Endpoint {
+	e.Signing = c.running(e.Signing)
 	switch u, err := url.Parse(e.URL); {
 	case c.opts.ForwardTo != nil:
 		e.URL = c.opts.ForwardTo.String()
@@ -147,6 +148,15 @@ func endpointHash(e *plan.Endpoint) string {
 	// What it is called, when it was seen and what is wrong with it are not its content.
 	content.EndpointKey, content.UID, content.Hash, content.FirstSeen, content.Problem = plan.EndpointKey{}, "", "", time.Time{}, nil
 	content.Retry.Name = "" // the same policy by another name is no change
+	content.Signing.Keys = nil
+	for _, k := range e.Signing.Keys {
+		// A new value of a key is a change; that the one before ends is none, and no more
+		// is the same value from another Secret.
+		if k.FormerUntil.IsZero() {
+			k.Ref = ""
+			content.Signing.Keys = append(content.Signing.Keys, k)
+		}
+	}
 	b, err := json.Marshal(&content)
 	if err != nil {
 		// A factor that is no number; such a policy holds its endpoint.

@@ -14,7 +14,6 @@ import (
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/compile"
 	"github.com/doorstep-dev/doorstep/internal/plan"
-	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
 // SigningKeyFile is where the generated Secret of an endpoint is kept.
@@ -64,7 +63,7 @@ func EnsureSigningKeys(dataDir string, in compile.Objects, previous *plan.Plan) 
 
 // hasOwnKey reports whether the endpoint signed with the key of <name>-signing.
 func hasOwnKey(e *plan.Endpoint) bool {
-	return e != nil && len(e.Signing.Keys) == 1 && e.Signing.Keys[0].Name == compile.GeneratedKeyName
+	return e != nil && len(e.Signing.Keys) > 0 && e.Signing.Keys[0].Name == compile.GeneratedKeyName
 }
 
 func ensureSigningKey(dataDir string, e *v1alpha1.WebhookEndpoint, known bool) (secret *corev1.Secret, isNew bool, err error) {
@@ -80,7 +79,7 @@ func ensureSigningKey(dataDir string, e *v1alpha1.WebhookEndpoint, known bool) (
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name},
 		Type:       corev1.SecretTypeOpaque,
-		StringData: map[string]string{compile.SigningSecretKey: sign.NewKey()},
+		StringData: map[string]string{compile.SigningSecretKey: compile.NewSigningKey(e)},
 	}
 	b, err := yaml.Marshal(secret)
 	if err != nil {

@@ -48,8 +48,9 @@ type Endpoint struct {
 	EndpointKey
 	// UID is the object's uid; empty where objects come from files.
 	UID string `json:"uid,omitempty"`
-	// Hash covers the resolved content (URL, keys, policy and so on). A change of
-	// it is a "change of spec, Secret or policy": it brings a disabled endpoint back.
+	// Hash covers the resolved content (URL, keys, policy and so on, but no former keys).
+	// A change of it is a "change of spec, Secret or policy": it brings a disabled endpoint
+	// back. Time alone never changes it.
 	Hash string `json:"hash"`
 	// FirstSeen is when a plan first held this endpoint. Events accepted earlier
 	// never had it among their endpoints.
@@ -174,8 +175,9 @@ type HMAC struct {
 	Algorithm   string `json:"algorithm"`   // SHA1, SHA256, SHA512
 	Encoding    string `json:"encoding"`    // Hex, Base64
 	KeyEncoding string `json:"keyEncoding"` // Text, Base64, Hex
-	Prefix      string `json:"prefix,omitempty"`
-	Content     string `json:"content"` // holds {body} once, and may hold {id} and {timestamp}
+	// Prefix may hold {id} and {timestamp}.
+	Prefix  string `json:"prefix,omitempty"`
+	Content string `json:"content"` // holds {body} once, and may hold {id} and {timestamp}
 	// TimestampHeader is empty where the time is not sent in a header of its own.
 	TimestampHeader string `json:"timestampHeader,omitempty"`
 	TimestampUnit   string `json:"timestampUnit"` // Seconds, Milliseconds, RFC3339

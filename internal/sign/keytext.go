@@ -97,13 +97,15 @@ func parseSecret(text, encoding, algorithm string) (Key, error) {
 	case encodingHex:
 		raw, err = decodeHex(text)
 	default:
-		err = fmt.Errorf("the key encoding %q is not known here", encoding)
+		err = errEncoding(encoding)
 	}
 	if err != nil {
 		return Key{}, err
 	}
 	return newHMAC(raw, newHash), nil
 }
+
+func errEncoding(name string) error { return fmt.Errorf("the encoding %q is not known here", name) }
 
 func hashFor(algorithm string) (func() hash.Hash, error) {
 	switch algorithm {

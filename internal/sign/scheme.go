@@ -60,6 +60,13 @@ type hmacScheme struct {
 	unit                    string
 }
 
+// CheckHMAC returns nil for a description that a Signer can sign by. The error names
+// the field.
+func CheckHMAC(h *plan.HMAC) error {
+	_, err := newHMACScheme(h)
+	return err
+}
+
 func newHMACScheme(h *plan.HMAC) (*hmacScheme, error) {
 	if h == nil {
 		return nil, errNoHMAC
@@ -68,7 +75,10 @@ func newHMACScheme(h *plan.HMAC) (*hmacScheme, error) {
 		return nil, errors.New("hmac.header is empty; name the header that holds the signature")
 	}
 	if _, err := hashFor(h.Algorithm); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("hmac.algorithm: %w", err)
+	}
+	if h.KeyEncoding != encodingText && h.KeyEncoding != encodingBase64 && h.KeyEncoding != encodingHex {
+		return nil, fmt.Errorf("hmac.keyEncoding: %w", errEncoding(h.KeyEncoding))
 	}
 	s := &hmacScheme{
 		header:          textproto.CanonicalMIMEHeaderKey(h.Header),
@@ -93,12 +103,12 @@ func newHMACScheme(h *plan.HMAC) (*hmacScheme, error) {
 	case encodingBase64:
 		s.in = inBase64
 	default:
-		return nil, fmt.Errorf("the encoding %q is not known here", h.Encoding)
+		return nil, fmt.Errorf("hmac.encoding: %w", errEncoding(h.Encoding))
 	}
 	switch s.unit = h.TimestampUnit; s.unit {
 	case unitSeconds, unitMilliseconds, unitRFC3339:
 	default:
-		return nil, fmt.Errorf("the timestamp unit %q is not known here", h.TimestampUnit)
+		return nil, fmt.Errorf("hmac.timestamp.unit: the unit %q is not known here", h.TimestampUnit)
 	}
 	return s, nil
 }
