@@ -33,6 +33,9 @@ func NewDestination(e *plan.Endpoint) (*Destination, *plan.Problem) {
 	if d.url, err = egress.CheckURL(e.URL); err != nil {
 		return nil, &plan.Problem{Reason: "URLInvalid", Message: err.Error()}
 	}
+	if e.Signing.Scheme != plan.SchemeStandardWebhooks {
+		return nil, &plan.Problem{Reason: "KeyInvalid", Message: "this worker can't sign by scheme " + e.Signing.Scheme}
+	}
 	for _, k := range e.Signing.Keys {
 		key, err := sign.ParseKey(k.Key)
 		if err != nil {

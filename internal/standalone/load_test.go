@@ -129,7 +129,9 @@ func TestEachRequestIsOfOneConfiguration(t *testing.T) {
 	s.write("pool.yaml", poolYAML)
 	edit := func(n int) {
 		s.write("orders.yaml", fmt.Sprintf("apiVersion: doorstep.dev/v1alpha1\nkind: RetryPolicy\nmetadata: {name: p, namespace: shop}\nspec: {backoff: {schedule: [%dms]}}\n---\n", 1000+n)+
-			secretYAML("orders-key", keyOf(n))+"---\n"+endpointYAML("orders", fmt.Sprintf("%s/%d", rec.URL, n), "retryPolicyRef: {name: p}", fmt.Sprintf("maxInFlight: %d", 1+n)))
+			secretYAML("orders-key", keyOf(n))+"---\n"+
+			strings.Replace(endpointYAML("orders", fmt.Sprintf("%s/%d", rec.URL, n), "retryPolicyRef: {name: p}", fmt.Sprintf("maxInFlight: %d", 1+n)),
+				"signing: {", "signing: {rotationOverlap: 0s, ", 1))
 	}
 	edit(0)
 	r := s.start()
