@@ -98,4 +98,6 @@ func isJSON(media string) bool {
 }
 
 // Null reports whether there is no data, or only the JSON value null.
-func (d Data) Null() bool { return d.Bytes == nil || d.JSON && bytes.Equal(bytes.TrimSpace(d.Bytes), []byte("null")) }
+func (d Data) Null() bool {
+	return d.Bytes == nil || d.JSON && bytes.Equal(bytes.TrimSpace(d.Bytes), []byte("null"))
+}

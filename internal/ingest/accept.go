@@ -50,8 +50,10 @@ func (s *Server) store(r *http.Request, p *plan.Plan, events []*event.Event) ([]
 	fan := s.fanoutOf(p)
 	trace := traceParent(r.Header)
 	list := make([]queue.NewEvent, len(events))
+	asker := s.newAsker()
 	for i, e := range events {
-		list[i] = queue.NewEvent{Event: e, TraceParent: trace, Endpoints: fan.match(e.Namespace, e.Type)}
+		to := fan.route(e, &asker)
+		list[i] = queue.NewEvent{Event: e, TraceParent: trace, Endpoints: to.endpoints, Undecided: to.undecided, FilterErrors: to.filterErrors}
 	}
 	return s.queue.Accept(r.Context(), list)
 }

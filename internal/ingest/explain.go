@@ -3,9 +3,12 @@ package ingest
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/internal/event"
+	"github.com/doorstep-dev/doorstep/internal/filter"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 	"github.com/doorstep-dev/doorstep/internal/retry"
@@ -18,7 +21,11 @@ func (s *Server) explain(fan *fanout, e *queue.StoredEvent, deliveries []queue.D
 	got := make(map[string]bool, len(deliveries))
 	for _, d := range deliveries {
 		got[d.Endpoint.Name] = true
-		list = append(list, s.explainDelivery(d, s.laneOf(fan, d.Endpoint)))
+		x := s.explainDelivery(d, s.laneOf(fan, d.Endpoint))
+		if d.State == queue.FilterError {
+			x.Reason, x.Message = WhyFilterError, explainFilterError(fan.endpoint(d.Endpoint), e)
+		}
+		list = append(list, x)
 	}
 	for _, endpoint := range fan.in(e.Namespace) {
 		if !got[endpoint.Name] {
@@ -32,20 +39,35 @@ func (s *Server) explain(fan *fanout, e *queue.StoredEvent, deliveries []queue.D
 // planLag is how long after a plan was compiled events may still be matched by the one before it.
 const planLag = 5 * time.Second
 
-// explainAbsence says why an endpoint has no delivery of an event.
+// explainAbsence says why an endpoint has no delivery of an event. What decided was the endpoint as it was at acceptance,
+// and all that is known is how it is now: where that would take the event, it must have changed.
 func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
-	x := Explanation{Endpoint: endpoint.Name}
-	switch {
-	case endpoint.FirstSeen.After(e.AcceptedAt):
-		x.Reason, x.Message = WhyCreatedLater, fmt.Sprintf(
+	if endpoint.FirstSeen.After(e.AcceptedAt) {
+		return Explanation{Endpoint: endpoint.Name, Reason: WhyCreatedLater, Message: fmt.Sprintf(
 			"The endpoint is known since %s, the event was accepted at %s; endpoints get what is accepted after them.",
-			formatTime(endpoint.FirstSeen), formatTime(e.AcceptedAt))
-	case takes(endpoint, e.Type) && endpoint.FirstSeen.Add(planLag).After(e.AcceptedAt):
+			formatTime(endpoint.FirstSeen), formatTime(e.AcceptedAt))}
+	}
+	x := explainSelection(endpoint, e)
+	if x.Reason == WhyChangedLater && endpoint.FirstSeen.Add(planLag).After(e.AcceptedAt) {
 		x.Reason, x.Message = WhyCreatedLater,
 			"The event was accepted in the moments in which the endpoint became known; it was just too early."
+	}
+	return x
+}
+
+// explainSelection judges the event by the endpoint as it is now, in the order of fan-out.
+func explainSelection(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
+	x := Explanation{Endpoint: endpoint.Name}
+	want := wantedAttribute(endpoint, e.Event)
+	switch {
+	case takes(endpoint, e.Type) && want == nil && endpoint.Filter != "":
+		x.Reason, x.Message = explainFilter(endpoint, e)
+	case takes(endpoint, e.Type) && want == nil:
+		x.Reason, x.Message = WhyChangedLater, fmt.Sprintf(
+			"Its %s now; they did not when the event was accepted.", selectionWords(endpoint))
 	case takes(endpoint, e.Type):
-		x.Reason, x.Message = WhyChangedLater,
-			"Its eventTypes match now; they did not when the event was accepted."
+		x.Reason, x.Message = WhyAttributeMismatch, fmt.Sprintf(
+			"Its matchAttributes want %s to be %q, and the event has %s.", want.Name, want.Value, attributeWords(e.Event, want.Name))
 	case len(endpoint.EventTypes) == 0:
 		x.Reason, x.Message = WhyTypeMismatch,
 			"It has no eventTypes, which takes every type but Doorstep's own."
@@ -54,6 +76,63 @@ func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
 			"Its eventTypes (%s) do not match %s.", strings.Join(endpoint.EventTypes, ", "), e.Type)
 	}
 	return x
+}
+
+func selectionWords(endpoint *plan.Endpoint) string {
+	if len(endpoint.MatchAttributes) > 0 {
+		return "eventTypes and matchAttributes match"
+	}
+	return "eventTypes match"
+}
+
+func attributeWords(e *event.Event, name string) string {
+	for _, a := range e.Attributes {
+		if a.Name == name {
+			return strconv.Quote(a.Value)
+		}
+	}
+	return "no such attribute"
+}
+
+// explainFilter asks the filter as it is now about an event that everything else of the endpoint takes.
+func explainFilter(endpoint *plan.Endpoint, e *queue.StoredEvent) (reason, message string) {
+	if !payloadKept(e) {
+		return WhyFilterFalse, "Its eventTypes and matchAttributes match, so that its filter decided. " +
+			"The payload is no longer kept, and the filter can't be asked again."
+	}
+	f, err := filter.Compile(endpoint.Filter)
+	if err != nil {
+		return WhyChangedLater, "Its filter was another when the event was accepted; the one it has now can't be used: " + err.Error() + "."
+	}
+	switch pass, err := f.Match(e.Event); {
+	case err != nil:
+		return WhyChangedLater, "Its filter was another when the event was accepted; the one it has now can't be evaluated for it: " + err.Error() + "."
+	case pass:
+		return WhyChangedLater, "Its eventTypes, matchAttributes and filter take the event now; they did not when it was accepted."
+	}
+	return WhyFilterFalse, fmt.Sprintf("Its filter, as it is now, is false for this event: %s", endpoint.Filter)
+}
+
+// payloadKept reports whether a filter can still see the event's data. In binary mode an event may have none.
+func payloadKept(e *queue.StoredEvent) bool {
+	return e.Erased.IsZero() && (len(e.Body) > 0 || e.Mode == event.ModeBinary)
+}
+
+// explainFilterError says why a filter could not decide, if it still can't.
+func explainFilterError(endpoint *plan.Endpoint, e *queue.StoredEvent) string {
+	const kept = "Its filter could not be evaluated for this event"
+	const way = "Mend the filter and replay it: the filter is asked again then."
+	if endpoint == nil || endpoint.Filter == "" || !payloadKept(e) {
+		return kept + ". " + way
+	}
+	f, err := filter.Compile(endpoint.Filter)
+	if err == nil {
+		_, err = f.Match(e.Event)
+	}
+	if err == nil {
+		return kept + "; it can be now. Replay it: the filter is asked again then."
+	}
+	return kept + ": " + err.Error() + ". " + way
 }
 
 // explainDelivery says how a delivery stands.
@@ -70,6 +149,8 @@ func (s *Server) explainDelivery(d queue.Delivery, lane LaneView) Explanation {
 		}
 		x.Message = fmt.Sprintf("Dead-lettered at %s, %s: %s. It can be replayed.",
 			formatTime(d.EndedAt), attemptsAnd(d), deadLetterWords(d.Reason))
+	case storedState(queue.Discarded):
+		x.Reason, x.Message = WhyFilterFalse, fmt.Sprintf("Its filter was asked at %s, and was false for this event.", formatTime(d.EndedAt))
 	case StateInFlight:
 		x.Reason, x.Message = WhyInFlight, fmt.Sprintf("Attempt %d is being made now.", d.Attempts+1)
 	case StateHeld:
@@ -80,7 +161,10 @@ func (s *Server) explainDelivery(d queue.Delivery, lane LaneView) Explanation {
 			upperFirst(attemptsAnd(d)), formatTime(d.DueAt), laneWords(lane))
 	default:
 		x.Reason, x.Message = WhyPending, "It waits for its first attempt."+laneWords(lane)
-		if d.Replays > 0 {
+		switch {
+		case d.Undecided:
+			x.Message = "Its filter has not been asked yet; it is before the first attempt." + laneWords(lane)
+		case d.Replays > 0:
 			x.Message = "It was replayed and waits for its next attempt." + laneWords(lane)
 		}
 	}

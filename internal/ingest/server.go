@@ -46,6 +46,8 @@ type Server struct {
 	version string
 	bodies  budget
 	fanout  atomic.Pointer[fanout]
+
+	filterSlots filterSlots
 }
 
 // New makes the API's handler.
@@ -53,6 +55,7 @@ func New(o Options) *Server {
 	s := &Server{
 		queue: o.Queue, plan: o.Plan, lanes: o.Lanes, auth: o.Authorizer, log: o.Log, ready: o.Ready, version: o.Version,
 	}
+	s.filterSlots = newFilterSlots()
 	if s.auth == nil {
 		s.auth = denyAll{}
 	}

@@ -134,6 +134,10 @@ const (
 	WhyCreatedLater = "CreatedLater"
 	WhyTypeMismatch = "TypeMismatch"
 	WhyChangedLater = "ChangedLater"
+
+	WhyAttributeMismatch = "AttributeMismatch"
+	WhyFilterFalse       = queue.ReasonFilterFalse
+	WhyFilterError       = queue.ReasonFilterError
 )
 
 // Endpoint is an endpoint as the worker sees it. Of its URL only the host is told.
