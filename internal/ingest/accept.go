@@ -20,7 +20,12 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 		return errNoPlan
 	}
 	limits := event.Limits{MaxPayloadBytes: p.Pool.Ingest.MaxPayloadBytes}
-	batch := isBatch(r.Header)
+	batch, fan := isBatch(r.Header), s.fanoutOf(p)
+	if !batch {
+		if problem := s.overRate(fan, c.namespace, 1); problem != nil {
+			return problem
+		}
+	}
 	body, held, problem := s.readBody(r, bodyLimit(limits, batch))
 	defer s.bodies.give(held)
 	if problem != nil {
@@ -29,6 +34,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 	events, err := event.Parse(c.namespace, r.Header, body, limits)
 	if err != nil {
 		return s.problemOf(err, "accept")
+	}
+	if batch {
+		if problem := s.overRate(fan, c.namespace, len(events)); problem != nil {
+			return problem
+		}
 	}
 	accepted, err := s.store(r, p, events)
 	if err != nil {
@@ -54,6 +64,11 @@ func (s *Server) store(r *http.Request, p *plan.Plan, events []*event.Event) ([]
 	for i, e := range events {
 		to := fan.route(e, &asker)
 		list[i] = queue.NewEvent{Event: e, TraceParent: trace, Endpoints: to.endpoints, Undecided: to.undecided, FilterErrors: to.filterErrors}
+	}
+	if problem, err := s.overShare(r.Context(), p, list); err != nil {
+		return nil, err
+	} else if problem != nil {
+		return nil, problem
 	}
 	return s.queue.Accept(r.Context(), list)
 }

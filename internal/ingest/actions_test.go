@@ -61,10 +61,16 @@ func TestReplayRefusals(t *testing.T) {
 	}{
 		{"an endpoint that never had it", `{"endpoint":"payments"}`, 404, "no delivery"},
 		{"not a name", `{"endpoint":"No"}`, 400, "name"},
-		{"a misspelt member", `{"enpoint":"orders"}`, 400, "endpoint"},
+		{"a misspelt member", `{"enpoint":"orders"}`, 400, "not known"},
+		{"a member in another case", `{"Endpoint":"orders"}`, 400, "not known"},
+		{"a member twice", `{"force":true,"force":false}`, 400, "twice"},
+		{"null", `null`, 400, "JSON"},
+		{"a reason of two lines", `{"reason":"a\nb"}`, 400, "one line"},
+		{"a reason that turns the line round", `{"reason":"a\u202eb"}`, 400, "one line"},
+		{"a long reason", `{"reason":"` + strings.Repeat("a", 257) + `"}`, 400, "longer"},
 		{"a wrong kind", `{"force":"yes"}`, 400, "wrong kind"},
 		{"not an object", `[]`, 400, "JSON"},
-		{"two objects", `{}{}`, 400, "follows"},
+		{"two objects", `{}{}`, 400, "one JSON object"},
 		{"too long", `{"endpoint":"` + strings.Repeat("a", 5000) + `"}`, 413, "larger"},
 	} {
 		w := a.want(c.status, a.call(http.MethodPost, "/v1/namespaces/shop/events/evt_1/replay", c.body, nil))

@@ -2,10 +2,12 @@ package ingest
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -18,7 +20,8 @@ const stateWaiting DeliveryState = "waiting"
 
 // storedFor are the stored states that a state people ask for is found in.
 var storedFor = map[DeliveryState][]queue.State{
-	"":                {queue.Pending, queue.Retrying, queue.DeadLettered, queue.Delivered},
+	"": {queue.Pending, queue.Retrying, queue.DeadLettered, queue.FilterError, queue.Delivered, queue.Discarded},
+
 	StatePending:      {queue.Pending},
 	StateRetrying:     {queue.Retrying},
 	StateInFlight:     {queue.Pending, queue.Retrying},
@@ -26,11 +29,13 @@ var storedFor = map[DeliveryState][]queue.State{
 	stateWaiting:      {queue.Pending, queue.Retrying},
 	StateDelivered:    {queue.Delivered},
 	StateDeadLettered: {queue.DeadLettered},
+	StateFilterError:  {queue.FilterError},
+	StateDiscarded:    {queue.Discarded},
 }
 
 // listDeliveries gives a page of deliveries of one endpoint, or of all endpoints of the namespace.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request, c call) *Problem {
-	v, problem := query(r, "limit", "cursor", "state")
+	v, problem := query(r, "limit", "cursor", "state", "since", "until")
 	if problem != nil {
 		return problem
 	}
@@ -40,7 +45,12 @@ func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request, c call) 
 	}
 	state := DeliveryState(v.Get("state"))
 	if _, ok := storedFor[state]; !ok {
-		return badRequest("state", "The state is one of waiting, pending, retrying, inFlight, held, delivered, deadLettered.")
+		return badRequest("state", "The state is one of waiting, pending, retrying, inFlight, held, delivered, "+
+			"deadLettered, filterError, discarded.")
+	}
+	since, until, problem := spanOf(v)
+	if problem != nil {
+		return problem
 	}
 	from, problem := deliveryCursor(v, c.name, state)
 	if problem != nil {
@@ -53,8 +63,13 @@ func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request, c call) 
 	} else if !s.knows(fan, plan.EndpointKey{Namespace: c.namespace, Name: c.name}) {
 		return noEndpoint()
 	}
-	page := deliveryPage{server: s, fan: fan, namespace: c.namespace, state: state, limit: limit, scan: maxScan,
+	span, err := s.seqSpan(r.Context(), c.namespace, since, until)
+	if err != nil {
+		return s.problemOf(err, "list deliveries")
+	}
+	page := deliveryPage{server: s, fan: fan, namespace: c.namespace, state: state, span: span, limit: limit, scan: maxScan,
 		list: DeliveryList{Items: []Delivery{}}}
+	names = slices.DeleteFunc(names, func(name string) bool { return !c.caller.sees(name) })
 	if err := page.fill(r.Context(), names, from); err != nil {
 		return s.problemOf(err, "list deliveries")
 	}
@@ -109,6 +124,7 @@ type deliveryPage struct {
 	fan       *fanout
 	namespace string
 	state     DeliveryState
+	span      seqSpan
 	limit     int
 	scan      int // stored deliveries that may still be looked at
 	list      DeliveryList
@@ -131,13 +147,14 @@ func (p *deliveryPage) fill(ctx context.Context, names []string, from position) 
 			states = states[max(0, slices.Index(states, from.state)):]
 			at.after = from.after
 		}
+		at.after = max(at.after, p.span.after)
 		for _, state := range states {
 			at.state = state
 			full, err := p.fillState(ctx, key, lane, at)
 			if err != nil || full {
 				return err
 			}
-			at.after = 0
+			at.after = p.span.after
 		}
 	}
 	return nil
@@ -170,6 +187,9 @@ func (p *deliveryPage) fillState(ctx context.Context, key plan.EndpointKey, lane
 		}
 		p.scan -= max(1, len(deliveries))
 		for _, d := range deliveries {
+			if d.Seq >= p.span.before {
+				return false, nil // and so are all that follow
+			}
 			got := p.server.stateOf(d, lane)
 			if p.state != "" && p.state != got && (p.state != stateWaiting || !got.Waiting()) {
 				continue
@@ -185,16 +205,60 @@ func (p *deliveryPage) fillState(ctx context.Context, key plan.EndpointKey, lane
 	}
 }
 
-// add looks up the event without its payload: the newest one below the next sequence number is the one itself.
 func (p *deliveryPage) add(ctx context.Context, d queue.Delivery, lane LaneView) error {
-	events, _, err := p.server.queue.Events(ctx, p.namespace, queue.EventQuery{Cursor: d.Seq + 1}, 1)
+	e, err := p.server.bareEvent(ctx, p.namespace, d.Seq)
 	if err != nil {
 		return err
 	}
 	var webhookID, typ string
-	if len(events) > 0 && events[0].Seq == d.Seq {
-		webhookID, typ = events[0].WebhookID, events[0].Type
+	if e != nil {
+		webhookID, typ = e.WebhookID, e.Type
 	}
 	p.list.Items = append(p.list.Items, p.server.deliveryView(d, lane, webhookID, typ))
 	return nil
+}
+
+// bareEvent gives an event without its payload, which would be read for nothing; nil if there is none. The newest one
+// below the next sequence number is the one itself.
+func (s *Server) bareEvent(ctx context.Context, namespace string, seq queue.Seq) (*queue.StoredEvent, error) {
+	events, _, err := s.queue.Events(ctx, namespace, queue.EventQuery{Cursor: seq + 1}, 1)
+	if err != nil || len(events) == 0 || events[0].Seq != seq {
+		return nil, err
+	}
+	return events[0], nil
+}
+
+// seqSpan is a span of time in sequence numbers: those behind after and before before. Events are numbered in the
+// order of acceptance, so that whole lists are cut without a look at each event.
+type seqSpan struct {
+	after, before queue.Seq
+}
+
+// seqSpan finds the events of a namespace that were accepted from since on and before until; zero times are no bounds.
+func (s *Server) seqSpan(ctx context.Context, namespace string, since, until time.Time) (seqSpan, error) {
+	span := seqSpan{before: math.MaxUint64}
+	if !since.IsZero() {
+		first, err := s.firstSince(ctx, namespace, since)
+		if err != nil {
+			return span, err
+		}
+		span.after = first - 1
+	}
+	if !until.IsZero() {
+		first, err := s.firstSince(ctx, namespace, until)
+		if err != nil {
+			return span, err
+		}
+		span.before = first
+	}
+	return span, nil
+}
+
+// firstSince gives the first event accepted from a time on; where there is none, what no event reaches.
+func (s *Server) firstSince(ctx context.Context, namespace string, since time.Time) (queue.Seq, error) {
+	events, _, err := s.queue.Events(ctx, namespace, queue.EventQuery{Since: since, Ascending: true}, 1)
+	if err != nil || len(events) == 0 {
+		return math.MaxUint64, err
+	}
+	return events[0].Seq, nil
 }

@@ -29,7 +29,7 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request, c call) *
 		return problem
 	}
 	fan := s.currentFanout()
-	names := s.endpointNames(fan, c.namespace)
+	names := slices.DeleteFunc(s.endpointNames(fan, c.namespace), func(name string) bool { return !c.caller.sees(name) })
 	if after != nil {
 		at, found := slices.BinarySearch(names, after[0])
 		if found {
@@ -71,7 +71,7 @@ func (s *Server) endpointNames(fan *fanout, namespace string) []string {
 // isKept reports whether the store holds deliveries of an endpoint that a person may still have to look at.
 func (s *Server) isKept(key plan.EndpointKey) bool {
 	counts := s.queue.Counts(key)
-	return counts.Waiting()+counts.DeadLettered > 0
+	return counts.Waiting()+counts.DeadLettered+counts.FilterError > 0
 }
 
 // getEndpoint gives one endpoint.
@@ -115,7 +115,7 @@ func (s *Server) endpointView(ctx context.Context, fan *fanout, key plan.Endpoin
 	}
 	view.Deliveries = DeliveryCounts{
 		Waiting: counts.Waiting(), Pending: counts.Pending, Retrying: counts.Retrying, DeadLettered: counts.DeadLettered,
-		OldestDueTime: oldest,
+		FilterError: counts.FilterError, WaitingBytes: counts.WaitingBytes, OldestDueTime: oldest,
 	}
 	return view, nil
 }

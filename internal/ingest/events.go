@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,118 +14,9 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
-const cursorEvents = "e1"
-
-// listEvents gives a page of a namespace's events, newest first; with id (and source) the one event of that identity.
-func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c call) *Problem {
-	v, problem := query(r, "limit", "cursor", "type", "since", "until", "id", "source", "explain")
-	if problem != nil {
-		return problem
-	}
-	if v.Has("id") || v.Has("source") {
-		return s.findEvent(w, r, c, v)
-	}
-	limit, problem := limitOf(v)
-	if problem != nil {
-		return problem
-	}
-	filter, problem := eventFilterOf(v)
-	if problem != nil {
-		return problem
-	}
-	before, problem := eventCursor(v)
-	if problem != nil {
-		return problem
-	}
-	list, err := s.pageOfEvents(r.Context(), c.namespace, filter, before, limit)
-	if err != nil {
-		return s.problemOf(err, "list events")
-	}
-	writeJSON(w, http.StatusOK, mediaJSON, list)
-	return nil
-}
-
-// eventFilter is what a list of events is about. Zero values match everything.
-type eventFilter struct {
-	pattern      string
-	since, until time.Time // of acceptance; until is exclusive, so that spans can be put side by side
-}
-
-func eventFilterOf(v url.Values) (f eventFilter, problem *Problem) {
-	f.pattern = v.Get("type")
-	if f.pattern != "" && event.ValidPattern(f.pattern) != nil {
-		return f, badRequest("type", `The type is a type or a pattern such as "order.*".`)
-	}
-	if f.since, problem = timeOf(v, "since"); problem != nil {
-		return f, problem
-	}
-	f.until, problem = timeOf(v, "until")
-	return f, problem
-}
-
-func timeOf(v url.Values, name string) (time.Time, *Problem) {
-	text := v.Get(name)
-	if text == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, badRequest(name, "The time is RFC 3339, such as 2026-11-30T12:00:00Z.")
-	}
-	return t, nil
-}
-
-func (f eventFilter) matches(e *queue.StoredEvent) bool {
-	return (f.pattern == "" || event.MatchType(f.pattern, e.Type)) && (f.until.IsZero() || e.AcceptedAt.Before(f.until))
-}
-
-func eventCursor(v url.Values) (queue.Seq, *Problem) {
-	parts, problem := decodeCursor(v, cursorEvents, 1)
-	if problem != nil || parts == nil {
-		return 0, problem
-	}
-	n, err := strconv.ParseUint(parts[0], 10, 64)
-	if err != nil || n == 0 {
-		return 0, errCursor
-	}
-	return queue.Seq(n), nil
-}
-
-func (s *Server) pageOfEvents(ctx context.Context, namespace string, f eventFilter, before queue.Seq, limit int) (EventList, error) {
-	list := EventList{Items: []Event{}}
-	for scan := maxScan; scan > 0; {
-		ask := min(limit-len(list.Items), scan)
-		events, next, err := s.queue.Events(ctx, namespace, queue.EventQuery{Cursor: before}, ask)
-		if err != nil {
-			return EventList{}, err
-		}
-		for _, e := range events {
-			if e.AcceptedAt.Before(f.since) { // and so are all that follow
-				return list, nil
-			}
-			if !f.matches(e) {
-				continue
-			}
-			view, err := s.eventView(ctx, e)
-			if err != nil {
-				return EventList{}, err
-			}
-			list.Items = append(list.Items, view)
-		}
-		before, scan = next, scan-ask
-		if next == 0 || len(list.Items) == limit {
-			break
-		}
-	}
-	if before != 0 {
-		list.Cursor = encodeCursor(cursorEvents, strconv.FormatUint(uint64(before), 10))
-	}
-	return list, nil
-}
-
 // findEvent looks an event up by what its producer called it.
 func (s *Server) findEvent(w http.ResponseWriter, r *http.Request, c call, v url.Values) *Problem {
-	for _, other := range []string{"limit", "cursor", "type", "since", "until"} {
+	for _, other := range []string{"limit", "cursor", "order", "type", "since", "until"} {
 		if v.Has(other) {
 			return badRequest(other, "An event is looked up by id and source alone.")
 		}
@@ -140,7 +32,7 @@ func (s *Server) findEvent(w http.ResponseWriter, r *http.Request, c call, v url
 	if e.ID != id || e.Source != source {
 		return notFound("There is no event with this id and source in the namespace.")
 	}
-	return s.answerEvent(w, r, e, v.Has("explain"))
+	return s.answerEvent(w, r, c, e, v.Has("explain"))
 }
 
 // getEvent gives one event with its deliveries and every attempt.
@@ -153,13 +45,13 @@ func (s *Server) getEvent(w http.ResponseWriter, r *http.Request, c call) *Probl
 	if problem != nil {
 		return problem
 	}
-	return s.answerEvent(w, r, e, v.Has("explain"))
+	return s.answerEvent(w, r, c, e, v.Has("explain"))
 }
 
 // find gives an event whose record is there, even if its payload is not.
 func (s *Server) find(ctx context.Context, namespace, webhookID string) (*queue.StoredEvent, *Problem) {
 	e, err := s.queue.Find(ctx, namespace, webhookID)
-	if err == nil || (errors.Is(err, queue.ErrPayloadMissing) || errors.Is(err, queue.ErrErased)) && e != nil {
+	if err == nil || e != nil && (errors.Is(err, queue.ErrPayloadMissing) || errors.Is(err, queue.ErrErased)) {
 		return e, nil
 	}
 	return nil, s.eventProblem(err)
@@ -173,16 +65,19 @@ func (s *Server) eventProblem(err error) *Problem {
 	return s.problemOf(err, "read an event")
 }
 
-func (s *Server) answerEvent(w http.ResponseWriter, r *http.Request, e *queue.StoredEvent, explain bool) *Problem {
+func (s *Server) answerEvent(w http.ResponseWriter, r *http.Request, c call, e *queue.StoredEvent, explain bool) *Problem {
 	ctx := r.Context()
-	deliveries, err := s.queue.Deliveries(ctx, e.Seq)
-	if err != nil {
-		return s.problemOf(err, "read deliveries")
+	deliveries, problem := s.deliveriesOf(ctx, c.caller, e)
+	if problem != nil {
+		return problem
 	}
 	fan := s.currentFanout()
 	view := s.viewOf(e)
-	size := len(e.Body)
-	view.PayloadBytes = &size
+	if e.Erased.IsZero() {
+		size := len(e.Body)
+		view.PayloadBytes = &size
+	}
+	responses := s.mayReadPayload(r, c.namespace, "")
 	for _, d := range deliveries {
 		dv := s.deliveryView(d, s.laneOf(fan, d.Endpoint), view.WebhookID, view.Type)
 		attempts, err := s.queue.Attempts(ctx, d.Seq, d.Endpoint)
@@ -190,16 +85,44 @@ func (s *Server) answerEvent(w http.ResponseWriter, r *http.Request, e *queue.St
 			return s.problemOf(err, "read attempts")
 		}
 		for _, a := range attempts {
-			dv.Attempts = append(dv.Attempts, attemptView(a))
+			av := attemptView(a)
+			if !responses {
+				av.Response = nil
+			}
+			dv.Attempts = append(dv.Attempts, av)
 		}
 		view.States[dv.State]++
 		view.Deliveries = append(view.Deliveries, dv)
 	}
 	if explain {
-		view.Explanations = s.explain(fan, e, deliveries)
+		view.Explanations = slices.DeleteFunc(s.explain(fan, e, deliveries),
+			func(x Explanation) bool { return !c.caller.sees(x.Endpoint) })
 	}
 	writeJSON(w, http.StatusOK, mediaJSON, view)
 	return nil
+}
+
+// deliveriesOf gives those deliveries of an event that a caller may see. To one that is bound to endpoints, an event
+// that none of them got is not there.
+func (s *Server) deliveriesOf(ctx context.Context, caller Caller, e *queue.StoredEvent) ([]queue.Delivery, *Problem) {
+	deliveries, err := s.queue.Deliveries(ctx, e.Seq)
+	if err != nil {
+		return nil, s.problemOf(err, "read deliveries")
+	}
+	if caller.bound() {
+		deliveries = slices.DeleteFunc(deliveries, func(d queue.Delivery) bool { return !caller.sees(d.Endpoint.Name) })
+		if len(deliveries) == 0 {
+			return nil, s.eventProblem(queue.ErrNotFound)
+		}
+	}
+	return deliveries, nil
+}
+
+// mayReadPayload reports whether a caller may see what receivers answered, which may be as confidential as what they
+// were sent (case SS134).
+func (s *Server) mayReadPayload(r *http.Request, namespace, endpoint string) bool {
+	_, err := s.auth.Authorize(r, Request{Verb: VerbReadPayload, Namespace: namespace, Endpoint: endpoint})
+	return err == nil
 }
 
 // getPayload gives the bytes that are sent to receivers, exactly as they came (case PF24). They are a stranger's
@@ -211,6 +134,9 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request, c call) *Pro
 	e, err := s.queue.Find(r.Context(), c.namespace, c.name)
 	if err != nil {
 		return s.eventProblem(err)
+	}
+	if _, problem := s.deliveriesOf(r.Context(), c.caller, e); problem != nil {
+		return problem
 	}
 	h := w.Header()
 	if e.ContentType != "" {
@@ -228,25 +154,28 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request, c call) *Pro
 	return nil
 }
 
-// eventView is an event of a list: with its deliveries counted by state.
-func (s *Server) eventView(ctx context.Context, e *queue.StoredEvent) (Event, error) {
+// eventView is an event of a list: with its deliveries counted by state. False where the caller may not see it.
+func (s *Server) eventView(ctx context.Context, caller Caller, e *queue.StoredEvent) (Event, bool, error) {
 	view := s.viewOf(e)
 	deliveries, err := s.queue.Deliveries(ctx, e.Seq)
 	if err != nil {
-		return Event{}, err
+		return Event{}, false, err
 	}
-	fan := s.currentFanout()
+	fan, seen := s.currentFanout(), !caller.bound()
 	for _, d := range deliveries {
-		view.States[s.stateOf(d, s.laneOf(fan, d.Endpoint))]++
+		if caller.sees(d.Endpoint.Name) {
+			seen = true
+			view.States[s.stateOf(d, s.laneOf(fan, d.Endpoint))]++
+		}
 	}
-	return view, nil
+	return view, seen, nil
 }
 
 func (s *Server) viewOf(e *queue.StoredEvent) Event {
 	view := Event{
 		WebhookID: e.WebhookID, Namespace: e.Namespace, ID: e.ID, Source: e.Source, Type: e.Type, Subject: e.Subject,
 		Time: e.Time, AcceptedAt: e.AcceptedAt, Mode: e.Mode.String(), ContentType: e.ContentType,
-		TraceParent: e.TraceParent, States: make(map[DeliveryState]int),
+		TraceParent: e.TraceParent, ErasedAt: e.Erased, States: make(map[DeliveryState]int),
 	}
 	if len(e.Attributes) > 0 {
 		view.Attributes = make(map[string]string, len(e.Attributes))
@@ -257,11 +186,14 @@ func (s *Server) viewOf(e *queue.StoredEvent) Event {
 	return view
 }
 
+// maxResponseBytes bounds what is shown of an answer, whatever was kept of it.
+const maxResponseBytes = 4 << 10
+
 func attemptView(a queue.Attempt) Attempt {
 	return Attempt{
 		Number: a.Number, StartedAt: a.StartedAt, DurationMS: float64(a.Duration.Microseconds()) / 1000, Status: a.Status,
 		Outcome: outcomeName(a), Reason: a.Reason, Message: a.Message, Sent: a.Sent.String(), Replay: a.Replay,
-		HandlerVersion: a.HandlerVersion, Response: a.Response,
+		HandlerVersion: a.HandlerVersion, Response: a.Response[:min(len(a.Response), maxResponseBytes)],
 	}
 }
 
@@ -270,7 +202,7 @@ func (s *Server) deliveryView(d queue.Delivery, lane LaneView, webhookID, typ st
 	view := Delivery{
 		WebhookID: webhookID, Type: typ, Endpoint: d.Endpoint.Name, State: s.stateOf(d, lane), AttemptCount: d.Attempts,
 		Replays: d.Replays, QueuedAt: d.QueuedAt, Reason: d.Reason, LastStatus: d.LastStatus,
-		HandlerVersion: d.HandlerVersion,
+		HandlerVersion: d.HandlerVersion, Undecided: d.Undecided && d.State.Waiting(),
 	}
 	if d.State.Waiting() {
 		view.DueAt = d.DueAt

@@ -38,12 +38,14 @@ type LaneView struct {
 	InFlight int
 	// Held is set while the lane keeps its deliveries and attempts none of them.
 	Held bool
+	// LimitedBy is what keeps the lane from going faster now, in one word; it may be empty.
+	LimitedBy string
 	// LastFailure is the last failed attempt since the process began, unless one has succeeded since.
 	LastFailure *Failure
 }
 
-// TestResult is how a test went.
-type TestResult struct {
+// TestAttempt is the one attempt of a test.
+type TestAttempt struct {
 	// WebhookID is the webhook-id that the receiver was shown.
 	WebhookID string
 	// Attempt is the one that was made. Its Number means nothing.
@@ -66,7 +68,7 @@ type Lanes interface {
 	// does (signing, headers, egress guard, timeout), whatever state the lane is in, and leaves no trace: nothing is
 	// stored, and neither health nor budget nor the lane's state change. A test that could not be made is an error; a
 	// *Problem is answered as it is.
-	Test(context.Context, plan.EndpointKey) (TestResult, error)
+	Test(context.Context, plan.EndpointKey) (TestAttempt, error)
 	// Health is nil while deliveries are made.
 	Health() error
 }

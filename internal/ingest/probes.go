@@ -5,26 +5,30 @@ import (
 	"time"
 )
 
-// serveProbe answers what is asked without a key: whether the process lives, whether it is ready, and its version.
+// openPaths are what is asked without a key, by GET.
+var openPaths = map[string]func(*Server, http.ResponseWriter) *Problem{
+	"/healthz":      (*Server).healthz,
+	"/readyz":       (*Server).readyz,
+	"/version":      (*Server).showVersion,
+	"/openapi.json": (*Server).describe,
+}
+
+// serveProbe answers what is asked without a key.
 func (s *Server) serveProbe(w http.ResponseWriter, r *http.Request) *Problem {
-	var serve func(w http.ResponseWriter) *Problem
-	switch r.URL.Path {
-	case "/healthz":
-		serve = s.healthz
-	case "/readyz":
-		serve = s.readyz
-	case "/version":
-		serve = func(w http.ResponseWriter) *Problem {
-			writeJSON(w, http.StatusOK, mediaJSON, Version{Version: s.version})
-			return nil
-		}
-	default:
-		return notFound("There is no such path; the API is under /v1/namespaces/{namespace}/, probes are /healthz and /readyz.")
+	serve := openPaths[r.URL.Path]
+	if serve == nil {
+		return notFound("There is no such path; the API is under /v1/namespaces/{namespace}/ and described by " +
+			"/openapi.json, probes are /healthz and /readyz.")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return methodNotAllowed("GET, HEAD")
 	}
-	return serve(w)
+	return serve(s, w)
+}
+
+func (s *Server) showVersion(w http.ResponseWriter) *Problem {
+	writeJSON(w, http.StatusOK, mediaJSON, Version{Version: s.version})
+	return nil
 }
 
 type status struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/event"
@@ -21,7 +22,7 @@ type Problem struct {
 	Status int    `json:"status"`
 	// Detail is one or two plain sentences: what is wrong and what to do.
 	Detail string `json:"detail,omitempty"`
-	// Field is the member, header or parameter at fault.
+	// Field is the member, header or parameter at fault; with 429 the limit of the DeliveryPool that was reached.
 	Field     string `json:"field,omitempty"`
 	Retryable bool   `json:"retryable"`
 
@@ -61,7 +62,7 @@ func conflict(kind, detail string) *Problem {
 
 // EndpointNotReady words why an endpoint can't be sent to at all: reason and message are those of its condition.
 func EndpointNotReady(reason, message string) *Problem {
-	return conflict("endpoint-not-ready", "The endpoint can't be used as it is ("+reason+"): "+message+".")
+	return conflict("endpoint-not-ready", "The endpoint can't be used as it is ("+reason+"): "+strings.TrimSuffix(message, ".")+".")
 }
 
 func unsupportedMedia(field, detail string) *Problem {
@@ -114,6 +115,11 @@ func problemOf(err error) *Problem {
 		return conflict("already-waiting", "The delivery is already waiting to be sent; nothing was changed.")
 	case errors.Is(err, queue.ErrDelivered):
 		return conflict("already-delivered", "The delivery was already delivered; it is sent again only by force.")
+	case errors.Is(err, queue.ErrDiscarded):
+		return conflict("discarded", "The endpoint's filter did not want this event; it is sent all the same only by force.")
+	case errors.Is(err, queue.ErrErased):
+		return newProblem(http.StatusGone, "erased", "", "The event's payload was erased, so that it can be neither shown nor "+
+			"sent again. What happened to it is still listed.")
 	case errors.Is(err, queue.ErrNoSpace):
 		return unavailable("no-space", "Free space on the store's volume is under its reserve; deliveries go on, "+
 			"new events are refused until there is room.", 10*time.Second)
@@ -122,8 +128,8 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, queue.ErrClosed):
 		return unavailable("stopping", "This worker is stopping; nothing was stored. Try again.", 2*time.Second)
 	case errors.Is(err, queue.ErrPayloadMissing):
-		return newProblem(http.StatusInternalServerError, "payload-missing", "",
-			"The event is known, but its payload can't be read from the store.")
+		return newProblem(http.StatusGone, "payload-gone", "", "The event's payload is not in the store (any more), so that "+
+			"it can be neither shown nor sent again. What happened to it is still listed.")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unavailable("interrupted", "The request ended before the store had answered. Try again: "+
 			"an event that was stored after all is answered as a duplicate.", time.Second)

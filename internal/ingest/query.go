@@ -53,7 +53,10 @@ func encodeCursor(parts ...string) string {
 
 // decodeCursor gives the parts of a cursor of a kind; nil if there is none.
 func decodeCursor(v url.Values, kind string, parts int) ([]string, *Problem) {
-	text := v.Get("cursor")
+	return decodeCursorText(v.Get("cursor"), kind, parts)
+}
+
+func decodeCursorText(text, kind string, parts int) ([]string, *Problem) {
 	if text == "" {
 		return nil, nil
 	}

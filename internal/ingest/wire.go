@@ -38,6 +38,8 @@ type Event struct {
 	ContentType string            `json:"contentType,omitempty"`
 	Attributes  map[string]string `json:"attributes,omitempty"`
 	TraceParent string            `json:"traceparent,omitempty"`
+	// ErasedAt is when a person erased its payload, and with it subject, attributes and what receivers answered.
+	ErasedAt time.Time `json:"erasedAt,omitzero"`
 	// PayloadBytes is the size of what is sent; in the answer for one event only.
 	PayloadBytes *int `json:"payloadBytes,omitempty"`
 	// States counts the event's deliveries by state.
@@ -48,11 +50,14 @@ type Event struct {
 	Explanations []Explanation `json:"explanations,omitempty"`
 }
 
-// EventList is a page of events, newest first.
+// EventList is a page of events. A page may be short, or empty, before the end.
 type EventList struct {
 	Items []Event `json:"items"`
-	// Cursor continues the list; empty at its end. A page may be short, or empty, before the end.
+	// Cursor continues the list. The newest first: empty at the end. The oldest first: always there, and good for what
+	// is accepted later.
 	Cursor string `json:"cursor,omitempty"`
+	// AtEnd, oldest first only, says that nothing was behind this page.
+	AtEnd bool `json:"atEnd,omitempty"`
 }
 
 // DeliveryState is where a delivery is in its life, as people see it (DESIGN.md §6).
@@ -66,10 +71,20 @@ const (
 	StateHeld         DeliveryState = "held"
 	StateDelivered    DeliveryState = "delivered"
 	StateDeadLettered DeliveryState = "deadLettered"
+	// StateFilterError is of deliveries for which the endpoint's filter failed: kept, and replayed by a person.
+	StateFilterError DeliveryState = "filterError"
+	// StateDiscarded is of deliveries that the endpoint's filter turned out not to want.
+	StateDiscarded DeliveryState = "discarded"
 )
 
 // Waiting reports whether the delivery is still to be made.
-func (s DeliveryState) Waiting() bool { return s != StateDelivered && s != StateDeadLettered }
+func (s DeliveryState) Waiting() bool {
+	switch s {
+	case StateDelivered, StateDeadLettered, StateFilterError, StateDiscarded:
+		return false
+	}
+	return true
+}
 
 // Delivery is one event on its way to one endpoint.
 type Delivery struct {
@@ -85,7 +100,9 @@ type Delivery struct {
 	// DueAt is when the next attempt is made at the latest.
 	DueAt   time.Time `json:"dueAt,omitzero"`
 	EndedAt time.Time `json:"endedAt,omitzero"`
-	// Reason says why it is dead-lettered or held, or why the last attempt failed.
+	// Undecided: the endpoint's filter has not been asked yet; it is before the next attempt.
+	Undecided bool `json:"undecided,omitempty"`
+	// Reason says why it is dead-lettered, discarded or held, or why the last attempt failed.
 	Reason         string    `json:"reason,omitempty"`
 	LastStatus     int       `json:"lastStatus,omitempty"`
 	HandlerVersion string    `json:"handlerVersion,omitempty"`
@@ -113,7 +130,8 @@ type Attempt struct {
 	Sent           string `json:"sent"`
 	Replay         bool   `json:"replay,omitempty"`
 	HandlerVersion string `json:"handlerVersion,omitempty"`
-	// Response is the beginning of the answer's body, base64, kept of failures.
+	// Response is the beginning of the answer's body, at most 4 KiB, kept of failures. Base64, so that no control
+	// character of it reaches a terminal by itself. Left out for a caller that may not read payloads.
 	Response []byte `json:"response,omitempty"`
 }
 
@@ -172,6 +190,8 @@ type Lane struct {
 	RetryAt  time.Time `json:"retryAt,omitzero"`
 	InFlight int       `json:"inFlight"`
 	Held     bool      `json:"held,omitempty"`
+	// LimitedBy is what keeps the lane from going faster now: rateLimit, maxInFlight, ordering or pool.
+	LimitedBy string `json:"limitedBy,omitempty"`
 	// LastFailure is the last failed attempt since the process began, unless one has succeeded since.
 	LastFailure *Failure `json:"lastFailure,omitempty"`
 }
@@ -186,12 +206,15 @@ type Failure struct {
 	Message string `json:"message,omitempty"`
 }
 
-// DeliveryCounts are an endpoint's deliveries by state. Waiting holds all but the dead letters.
+// DeliveryCounts are an endpoint's deliveries by state. Waiting is pending and retrying together, held or not.
 type DeliveryCounts struct {
 	Waiting      int `json:"waiting"`
 	Pending      int `json:"pending"`
 	Retrying     int `json:"retrying"`
 	DeadLettered int `json:"deadLettered"`
+	FilterError  int `json:"filterError,omitempty"`
+	// WaitingBytes is the size of what waits, which limits.perEndpoint.waitingBytesPercent bounds.
+	WaitingBytes int64 `json:"waitingBytes,omitempty"`
 	// OldestDueTime is when the first waiting delivery is or was due.
 	OldestDueTime time.Time `json:"oldestDueTime,omitzero"`
 }
@@ -200,30 +223,6 @@ type DeliveryCounts struct {
 type EndpointList struct {
 	Items  []Endpoint `json:"items"`
 	Cursor string     `json:"cursor,omitempty"`
-}
-
-// ReplayRequest asks to send finished deliveries of an event again.
-type ReplayRequest struct {
-	// Endpoint is the one to send to; empty: every endpoint where the event is a dead letter.
-	Endpoint string `json:"endpoint,omitempty"`
-	// Force sends again what was delivered.
-	Force bool `json:"force,omitempty"`
-}
-
-// ReplayResult names the endpoints that the event is sent to again.
-type ReplayResult struct {
-	WebhookID string   `json:"webhookId"`
-	Replayed  []string `json:"replayed"`
-}
-
-// EnableResult says what enabling an endpoint did.
-type EnableResult struct {
-	Endpoint string `json:"endpoint"`
-	// WasDisabled is false when there was nothing to do.
-	WasDisabled bool      `json:"wasDisabled"`
-	State       LaneState `json:"state"`
-	// Message says what happens next, where that isn't plain from the rest.
-	Message string `json:"message,omitempty"`
 }
 
 // Version is the answer of /version.

@@ -264,13 +264,13 @@ func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
 }
 
 // Test makes one attempt of a test event.
-func (l laneViews) Test(ctx context.Context, k plan.EndpointKey) (ingest.TestResult, error) {
+func (l laneViews) Test(ctx context.Context, k plan.EndpointKey) (ingest.TestAttempt, error) {
 	id, a, err := l.Dispatcher.Test(ctx, k)
 	var notReady *dispatch.NotReadyError
 	if errors.As(err, &notReady) {
 		err = ingest.EndpointNotReady(notReady.Reason, notReady.Message)
 	}
-	return ingest.TestResult{WebhookID: id, Attempt: a}, err
+	return ingest.TestAttempt{WebhookID: id, Attempt: a}, err
 }
 
 // watchStore ends the process when its store has failed for good: only a restart helps

@@ -15,7 +15,7 @@ type Lanes struct {
 	// Fault is what Health gives.
 	Fault error
 	// TestFunc makes tests, where it is set.
-	TestFunc func(context.Context, plan.EndpointKey) (ingest.TestResult, error)
+	TestFunc func(context.Context, plan.EndpointKey) (ingest.TestAttempt, error)
 
 	mu       sync.Mutex
 	views    map[plan.EndpointKey]ingest.LaneView
@@ -91,9 +91,9 @@ func (l *Lanes) SetRetry(key plan.EndpointKey, n int) {
 }
 
 // Test does what TestFunc says; without one, the receiver has answered 204.
-func (l *Lanes) Test(ctx context.Context, key plan.EndpointKey) (ingest.TestResult, error) {
+func (l *Lanes) Test(ctx context.Context, key plan.EndpointKey) (ingest.TestAttempt, error) {
 	if l.TestFunc != nil {
 		return l.TestFunc(ctx, key)
 	}
-	return ingest.TestResult{WebhookID: "msg_test", Attempt: queue.Attempt{Status: 204, Class: retry.Delivered, Sent: queue.SentYes}}, nil
+	return ingest.TestAttempt{WebhookID: "msg_test", Attempt: queue.Attempt{Status: 204, Class: retry.Delivered, Sent: queue.SentYes}}, nil
 }
