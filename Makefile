@@ -70,7 +70,7 @@ bench: ## Measure speed, memory and isolation; the last line is one JSON object.
 	go run ./test/bench $(BENCHFLAGS)
 
 .PHONY: interop-deps
-interop-deps: ## Install what the tests against the official webhook libraries need.
+interop-deps: ## Install what the tests against the official webhook libraries, and of the sample receivers, need.
 	hack/interop-deps.sh
 
 ##@ Change
