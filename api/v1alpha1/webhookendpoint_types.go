@@ -5,6 +5,7 @@ import (
 )
 
 // WebhookEndpointSpec says where events go, which ones, and how they are sent and signed.
+// +kubebuilder:validation:XValidation:rule="!has(self.signing) || !has(self.signing.hmac) || !has(self.headers) || !self.headers.exists(h, h.name.lowerAscii() == self.signing.hmac.header.lowerAscii() || has(self.signing.hmac.timestamp) && h.name.lowerAscii() == self.signing.hmac.timestamp.header.lowerAscii())",message="a header that signing.hmac sends can't stand in headers too; remove it there"
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef)",message="poolRef can't be added or removed later, since waiting deliveries would be left behind; make a new WebhookEndpoint instead"
 type WebhookEndpointSpec struct {
 	// url is where events are posted: an absolute http or https URL of at most 2048 characters, without user name,
@@ -395,6 +396,7 @@ type Signing struct {
 }
 
 // HMAC describes a signature by a shared key.
+// +kubebuilder:validation:XValidation:rule="!has(self.timestamp) || self.timestamp.header.lowerAscii() != self.header.lowerAscii()",message="timestamp.header must be another header than header"
 type HMAC struct {
 	// header is the name of the header that holds the signature.
 	// +kubebuilder:validation:MinLength=1
@@ -412,10 +414,12 @@ type HMAC struct {
 	// +optional
 	Encoding HMACEncoding `json:"encoding,omitempty"`
 
-	// prefix stands before the signature in the header, such as "sha256=". Unset: nothing.
+	// prefix stands before the signature in the header, such as "sha256=". {id} and {timestamp} stand for those of the
+	// request, as in "ts={timestamp};h1=". Unset: nothing.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[!-~][ -~]*$')`,message="prefix must be printable ASCII and not begin with a space"
+	// +kubebuilder:validation:XValidation:rule="!self.replace('{id}', '').replace('{timestamp}', '').matches('[{}]')",message="prefix can hold {id} and {timestamp}, and no other braces"
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 

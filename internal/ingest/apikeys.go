@@ -154,7 +154,8 @@ func (k apiKeys) ofPlan(id string) (plan.APIKey, bool) {
 func permits(key plan.APIKey, q Request, now time.Time) *Problem {
 	switch {
 	case !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt):
-		return unauthorized("The API key has expired; use the one that took its place.")
+		return newProblem(http.StatusUnauthorized, "key-expired", "Authorization",
+			"The API key has expired; use the one that took its place.")
 	case !slices.Contains(key.Namespaces, "*") && !slices.Contains(key.Namespaces, q.Namespace):
 		return forbidden("namespace", "The API key is not good for this namespace; use another key, or add the namespace "+
 			"to its entry.")

@@ -17,7 +17,8 @@ type HMACApplyConfiguration struct {
 	Algorithm *apiv1alpha1.HMACAlgorithm `json:"algorithm,omitempty"`
 	// encoding is how the signature is written. Unset: Hex.
 	Encoding *apiv1alpha1.HMACEncoding `json:"encoding,omitempty"`
-	// prefix stands before the signature in the header, such as "sha256=". Unset: nothing.
+	// prefix stands before the signature in the header, such as "sha256=". {id} and {timestamp} stand for those of the
+	// request, as in "ts={timestamp};h1=". Unset: nothing.
 	Prefix *string `json:"prefix,omitempty"`
 	// keyEncoding is how the key is written in its Secret. Unset: Text.
 	KeyEncoding *apiv1alpha1.HMACKeyEncoding `json:"keyEncoding,omitempty"`

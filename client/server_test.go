@@ -1,0 +1,349 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/client"
+	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/internal/ingest/ingesttest"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/retry"
+)
+
+var (
+	start  = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	orders = plan.EndpointKey{Namespace: "shop", Name: "orders"}
+	audit  = plan.EndpointKey{Namespace: "shop", Name: "audit"}
+)
+
+// server is the real API behind a real socket, and a client with a key that may do everything.
+type server struct {
+	*client.Client
+	t     *testing.T
+	queue *ingesttest.Queue
+	lanes *ingesttest.Lanes
+	url   string
+	calls atomic.Int64
+}
+
+func newServer(t *testing.T) *server {
+	s := &server{t: t, queue: ingesttest.NewQueue(func() time.Time { return start }), lanes: ingesttest.NewLanes()}
+	text, key, err := ingest.NewAPIKey("ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plan.Plan{Version: 1, Endpoints: []plan.Endpoint{
+		{EndpointKey: audit, FirstSeen: start.Add(-time.Hour), URL: "https://audit.example.com/in", MaxInFlight: 4},
+		{EndpointKey: orders, FirstSeen: start.Add(-time.Hour), URL: "https://hooks.example.com/orders",
+			EventTypes: []string{"order.*"}, MaxInFlight: 16, Retry: retry.Policy{Name: "patient"}},
+	}}
+	for _, e := range p.Endpoints {
+		s.lanes.Set(e.EndpointKey, ingest.LaneView{State: ingest.LaneActive, Since: start})
+	}
+	api := ingest.New(ingest.Options{Queue: s.queue, Plan: func() *plan.Plan { return p }, Lanes: s.lanes, Authorizer: ingest.Keys(key)})
+	web := httptest.NewServer(http.StripPrefix("/doorstep", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.calls.Add(1)
+		api.ServeHTTP(w, r)
+	})))
+	t.Cleanup(web.Close)
+	s.url = web.URL + "/doorstep"
+	if s.Client, err = client.New(s.url, client.Options{Key: text, Attempts: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// send sends an event and wants it accepted.
+func (s *server) send(e client.Event) client.Receipt {
+	s.t.Helper()
+	r, err := s.Send(s.t.Context(), "shop", e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// finish ends the delivery of an event.
+func (s *server) finish(seq queue.Seq, key plan.EndpointKey, to queue.State) {
+	o := queue.Outcome{Seq: seq, Endpoint: key, To: to, Attempt: queue.Attempt{
+		StartedAt: start, Duration: 1500 * time.Microsecond, Status: 204, Class: retry.Delivered, Sent: queue.SentYes,
+	}}
+	if to == queue.DeadLettered {
+		o.Reason = queue.ReasonOutOfAttempts
+		o.Attempt.Status, o.Attempt.Class, o.Attempt.Reason, o.Attempt.Message = 503, retry.Retry, "server_error", "the receiver answered 503"
+		o.Attempt.Response = []byte("no")
+	}
+	s.queue.Record(o, func(err error) {
+		if err != nil {
+			s.t.Errorf("record: %v", err)
+		}
+	})
+}
+
+// What is sent is what the server stores, in each of the forms.
+func TestEventsArriveAsTheyAre(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	at := time.Date(2026, 11, 30, 11, 59, 58, 765000000, time.UTC)
+	const raw = `{ "n": 12345678901234567890, "s":"<&>" }`
+	plain := client.Event{ID: "evt_1", Type: "order.created", Source: `/shop"`, Time: at, Attributes: map[string]string{"customer": "cust_42", "a": "b"}, Data: json.RawMessage(raw)}
+	if r := s.send(plain); r.WebhookID == "" || r.ID != "evt_1" || r.Source != `/shop"` || r.Endpoints != 2 || r.Duplicate {
+		t.Errorf("receipt is %+v", r)
+	}
+	if r := s.send(plain); !r.Duplicate {
+		t.Errorf("the same again: %+v", r)
+	}
+	batch := []client.Event{
+		{Type: "order.paid", Source: "/shop", Time: at, Attributes: map[string]string{"partitionkey": "k"}, Data: map[string]int{"order": 42}},
+		{ID: "b2", Type: "user.created", Source: "/shop"},
+	}
+	receipts, err := s.Batch(ctx, "shop", batch)
+	if err != nil || len(receipts) != 2 || receipts[0].Endpoints != 2 || receipts[1].ID != "b2" || receipts[1].Endpoints != 1 {
+		t.Errorf("receipts %+v, %v", receipts, err)
+	}
+	header := http.Header{"Content-Type": {"text/xml"}, "Ce-Specversion": {"1.0"}, "Ce-Id": {"8"}, "Ce-Source": {"/x"}, "Ce-Type": {"a.b"}}
+	if r, err := s.Post(ctx, "shop", header, []byte("<x/>")); err != nil || r.ID != "8" {
+		t.Errorf("receipt %+v, %v", r, err)
+	}
+	if r := s.send(client.Event{Type: "a.b"}); !strings.HasPrefix(r.ID, "evt_") || r.WebhookID != r.ID {
+		t.Errorf("an event without an id: %+v", r)
+	}
+
+	events, _ := s.queue.Stored()
+	if len(events) != 5 {
+		t.Fatalf("%d events are stored", len(events))
+	}
+	if e := events[0]; string(e.Body) != `{"id":"evt_1","type":"order.created","source":"/shop\"","created_at":"2026-11-30T11:59:58.765Z","attributes":{"a":"b","customer":"cust_42"},"data":`+raw+`}` || !e.Time.Equal(at) {
+		t.Errorf("the plain event is %s at %v", e.Body, e.Time)
+	}
+	if e := events[1]; !strings.HasPrefix(e.ID, "evt_") || !strings.HasSuffix(string(e.Body), `","type":"order.paid","source":"/shop","time":"2026-11-30T11:59:58.765Z","partitionkey":"k","data":{"order":42}}`) {
+		t.Errorf("the first of the batch is %s", e.Body)
+	}
+	if e := events[3]; string(e.Body) != "<x/>" || e.ContentType != "text/xml" {
+		t.Errorf("the binary event is %s of %s", e.Body, e.ContentType)
+	}
+	payload, err := s.Payload(ctx, "shop", events[0].WebhookID)
+	if err != nil || string(payload) != string(events[0].Body) {
+		t.Errorf("the payload is %s, %v", payload, err)
+	}
+}
+
+func TestEventsThatAreNotSent(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	s.send(client.Event{ID: "evt_1", Type: "a", Data: 1})
+	before := s.calls.Load()
+	for name, err := range map[string]error{
+		"no source in a batch":         second(s.Batch(ctx, "shop", []client.Event{{Type: "a", Source: "/"}, {Type: "a"}})),
+		"an attribute that is no such": second(s.Batch(ctx, "shop", []client.Event{{Type: "a", Source: "/", Attributes: map[string]string{"data": "x"}}})),
+		"raw data that is no JSON":     second(s.Send(ctx, "shop", client.Event{Type: "a", Data: json.RawMessage("{")})),
+		"data that can't be encoded":   second(s.Send(ctx, "shop", client.Event{Type: "a", Data: func() {}})),
+		"no namespace":                 second(s.Send(ctx, "", client.Event{Type: "a"})),
+		"a namespace of dots":          second(s.Send(ctx, "..", client.Event{Type: "a"})),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if n := s.calls.Load() - before; n != 0 {
+		t.Errorf("%d calls were made", n)
+	}
+	for name, want := range map[string]struct {
+		event client.Event
+		kind  string
+	}{
+		"no type":       {client.Event{}, "bad-request"},
+		"a taken id":    {client.Event{ID: "evt_1", Type: "a", Data: 2}, "id-taken"},
+		"too much data": {client.Event{Type: "a", Data: strings.Repeat("x", 300<<10)}, "too-large"},
+	} {
+		_, err := s.Send(ctx, "shop", want.event)
+		var p *client.Problem
+		if !errors.As(err, &p) || p.Kind() != want.kind || p.Retryable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestLookingThingsUp(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	for i := range 7 {
+		s.send(client.Event{ID: fmt.Sprint("evt_", i), Type: []string{"order.created", "user.created"}[i%2], Data: i})
+	}
+	found := s.send(client.Event{ID: "x", Source: "/shop", Type: "order.paid"})
+	s.finish(1, audit, queue.Delivered)
+	s.finish(1, orders, queue.DeadLettered)
+
+	one, err := s.Get(ctx, "shop", "evt_0")
+	if err != nil || one.Type != "order.created" || len(one.Deliveries) != 2 || one.Explanations != nil {
+		t.Fatalf("event %+v, %v", one, err)
+	}
+	if d := one.Deliveries[1]; d.Endpoint != "orders" || d.State != client.StateDeadLettered || d.Attempts[0].DurationMS != 1.5 || string(d.Attempts[0].Response) != "no" {
+		t.Errorf("delivery is %+v", d)
+	}
+	if e, err := s.Explain(ctx, "shop", "evt_1"); err != nil || len(e.Explanations) != 2 {
+		t.Errorf("explained: %+v, %v", e, err)
+	}
+	if e, err := s.Find(ctx, "shop", "/shop", "x"); err != nil || e.WebhookID != found.WebhookID {
+		t.Errorf("found %+v, %v", e, err)
+	}
+	if e, err := s.Find(ctx, "shop", "", "evt_0"); err != nil || e.WebhookID != "evt_0" {
+		t.Errorf("found %+v, %v", e, err)
+	}
+	var p *client.Problem
+	if _, err := s.Find(ctx, "shop", "", "x"); !errors.As(err, &p) || p.Status != 404 {
+		t.Errorf("another source: %v", err)
+	}
+	if e, err := s.Endpoint(ctx, "shop", "orders"); err != nil || e.Lane.State != client.LaneActive || e.RetryPolicy != "patient" {
+		t.Errorf("endpoint %+v, %v", e, err)
+	}
+
+	ids := idsOf(t, s.Events(ctx, "shop", client.EventFilter{PageSize: 2}))
+	if want := []string{found.WebhookID, "evt_6", "evt_5", "evt_4", "evt_3", "evt_2", "evt_1", "evt_0"}; !slices.Equal(ids, want) {
+		t.Errorf("events %v, want %v", ids, want)
+	}
+	ids = idsOf(t, s.Events(ctx, "shop", client.EventFilter{Type: "user.*", Since: start, Until: start.Add(time.Nanosecond)}))
+	if want := []string{"evt_5", "evt_3", "evt_1"}; !slices.Equal(ids, want) {
+		t.Errorf("events %v, want %v", ids, want)
+	}
+	if ids = idsOf(t, s.Events(ctx, "shop", client.EventFilter{Until: start})); len(ids) != 0 {
+		t.Errorf("events before the first: %v", ids)
+	}
+	// A caller that has seen enough asks for no further page.
+	before := s.calls.Load()
+	for range s.Events(ctx, "shop", client.EventFilter{PageSize: 2}) {
+		break
+	}
+	if n := s.calls.Load() - before; n != 1 {
+		t.Errorf("%d pages for one event", n)
+	}
+
+	count := func(f client.DeliveryFilter) (n int) {
+		for d, err := range s.Deliveries(ctx, "shop", f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Endpoint != "" && d.Endpoint != f.Endpoint {
+				t.Errorf("a delivery of %s", d.Endpoint)
+			}
+			n++
+		}
+		return n
+	}
+	for _, row := range []struct {
+		filter client.DeliveryFilter
+		want   int
+	}{
+		{client.DeliveryFilter{PageSize: 3}, 13},
+		{client.DeliveryFilter{Endpoint: "orders", PageSize: 2}, 5},
+		{client.DeliveryFilter{State: client.StateWaiting}, 11},
+		{client.DeliveryFilter{State: client.StateDeadLettered}, 1},
+		{client.DeliveryFilter{Endpoint: "audit", State: client.StateDeadLettered}, 0},
+	} {
+		if got := count(row.filter); got != row.want {
+			t.Errorf("%+v: %d deliveries, want %d", row.filter, got, row.want)
+		}
+	}
+	var names []string
+	for e, err := range s.Endpoints(ctx, "shop", 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, e.Name)
+	}
+	if !slices.Equal(names, []string{"audit", "orders"}) {
+		t.Errorf("endpoints %v", names)
+	}
+}
+
+func idsOf(t *testing.T, events func(func(client.AcceptedEvent, error) bool)) (ids []string) {
+	t.Helper()
+	for e, err := range events {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, e.WebhookID)
+	}
+	return ids
+}
+
+// A list that fails says so once, and ends.
+func TestAListThatFails(t *testing.T) {
+	s := newServer(t)
+	n := 0
+	for _, err := range s.Events(t.Context(), "shop", client.EventFilter{Type: "**"}) {
+		n++
+		var p *client.Problem
+		if !errors.As(err, &p) || p.Field != "type" {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d items", n)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	s := newServer(t)
+	s.send(client.Event{ID: "evt_1", Type: "a"})
+	for _, row := range []struct {
+		name   string
+		o      client.Options
+		status int
+	}{
+		{"none", client.Options{}, 401},
+		{"another", client.Options{Key: "dsk_ci_00112233445566778899"}, 401},
+		{"a function that fails", client.Options{KeyFunc: func(context.Context) (string, error) { return "", errors.New("the file is gone") }}, 0},
+	} {
+		row.o.Attempts = 1
+		c, err := client.New(s.url, row.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Get(t.Context(), "shop", "evt_1")
+		var p *client.Problem
+		if errors.As(err, &p) != (row.status != 0) || p != nil && p.Status != row.status || err == nil || strings.Contains(err.Error(), row.o.Key) && row.o.Key != "" {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+}
+
+func TestAddressesThatAreRefused(t *testing.T) {
+	for _, address := range []string{"", "127.0.0.1:8080", "ftp://x/", "http://", "http://x/?a=b", "http://x/#a", "http://u:p@x/", "http://\x7f/"} {
+		if c, err := client.New(address, client.Options{}); err == nil || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q: %v, %v", address, c, err)
+		}
+	}
+}
+
+// A redirect is not followed, whoever made the HTTP client.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var elsewhere atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/elsewhere" {
+			elsewhere.Add(1)
+			return
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(web.Close)
+	c, err := client.New(web.URL, client.Options{Key: "dsk_ci_00112233445566778899", HTTPClient: &http.Client{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Send(t.Context(), "shop", client.Event{Type: "a"})
+	var p *client.Problem
+	if !errors.As(err, &p) || p.Status != 307 || elsewhere.Load() != 0 {
+		t.Errorf("%v; %d calls elsewhere", err, elsewhere.Load())
+	}
+}
