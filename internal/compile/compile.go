@@ -19,6 +19,7 @@ type Objects struct {
 	RetryPolicies []v1alpha1.RetryPolicy
 	Pools         []v1alpha1.DeliveryPool
 	Secrets       []corev1.Secret
+	ConfigMaps    []corev1.ConfigMap
 	// Refused are endpoints that exist, but whose present text can't be taken and
 	// whose former text is not at hand. They go on as the former plan has them.
 	Refused []plan.EndpointKey
@@ -70,16 +71,17 @@ const (
 
 // compiler is one run of Compile.
 type compiler struct {
-	opts     Options
-	complete bool
-	now      time.Time
-	previous *plan.Plan
-	former   map[plan.EndpointKey]*plan.Endpoint
-	pool     poolSettings
-	policies map[plan.EndpointKey]policy
-	secrets  map[plan.EndpointKey]*corev1.Secret
-	problems []Problem
-	next     time.Time // the soonest of lookAgain
+	opts       Options
+	complete   bool
+	now        time.Time
+	previous   *plan.Plan
+	former     map[plan.EndpointKey]*plan.Endpoint
+	pool       poolSettings
+	policies   map[plan.EndpointKey]policy
+	secrets    map[plan.EndpointKey]*corev1.Secret
+	configMaps map[plan.EndpointKey]*corev1.ConfigMap
+	problems   []Problem
+	next       time.Time // the soonest of lookAgain
 }
 
 // Compile makes the plan for the objects in. previous is the plan in force, nil
@@ -96,6 +98,8 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 		previous: previous,
 		former:   map[plan.EndpointKey]*plan.Endpoint{},
 		secrets:  make(map[plan.EndpointKey]*corev1.Secret, len(in.Secrets)),
+
+		configMaps: make(map[plan.EndpointKey]*corev1.ConfigMap, len(in.ConfigMaps)),
 	}
 	if previous == nil {
 		c.previous = &plan.Plan{}
@@ -105,6 +109,10 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 	for i := range in.Secrets {
 		s := &in.Secrets[i]
 		c.secrets[plan.EndpointKey{Namespace: s.Namespace, Name: s.Name}] = s
+	}
+	for i := range in.ConfigMaps {
+		m := &in.ConfigMaps[i]
+		c.configMaps[plan.EndpointKey{Namespace: m.Namespace, Name: m.Name}] = m
 	}
 
 	p := &plan.Plan{Format: plan.Format, Version: 1}

@@ -195,7 +195,7 @@ func (m *merge) refuse(c located) {
 		m.objects[c.identity] = former
 	case c.kind == compile.KindEndpoint:
 		m.refused = append(m.refused, plan.EndpointKey{Namespace: c.namespace, Name: c.name})
-	case c.kind != "ConfigMap":
+	default:
 		m.complete = false
 	}
 }
@@ -242,6 +242,8 @@ func (m *merge) snapshot() Snapshot {
 			s.Objects.Pools = append(s.Objects.Pools, *v)
 		case *corev1.Secret:
 			s.Objects.Secrets = append(s.Objects.Secrets, *v)
+		case *corev1.ConfigMap:
+			s.Objects.ConfigMaps = append(s.Objects.ConfigMaps, *v)
 		}
 	}
 	_, _ = fmt.Fprintf(digest, "%t %q\n", s.Objects.Complete, s.Objects.Refused)
