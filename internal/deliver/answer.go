@@ -37,7 +37,7 @@ func (r *Result) Class(p *retry.Policy) retry.Class {
 	switch {
 	case r.Status == 0:
 		switch r.Reason {
-		case ReasonLocal, ReasonShutdown:
+		case ReasonLocal, ReasonShutdown, ReasonAuth:
 			return retry.Held
 		case ReasonDenied:
 			return retry.DeadLetter
@@ -53,9 +53,10 @@ func (r *Result) Class(p *retry.Policy) retry.Class {
 	return p.Classify(r.Status)
 }
 
-// answer reads an answer. cancel ends the attempt's context, and with it a body
+// answer reads an answer and closes it. cancel ends the attempt's context, and with it a body
 // that is too slow.
 func (c *Client) answer(res *Result, u *url.URL, resp *http.Response, cancel context.CancelFunc) {
+	defer resp.Body.Close()
 	res.Status, res.Sent = resp.StatusCode, queue.SentYes
 	res.RetryAfter = resp.Header["Retry-After"]
 	res.HandlerVersion = handlerVersion(resp.Header["X-Handler-Version"])

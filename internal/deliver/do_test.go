@@ -17,10 +17,10 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"pgregory.net/rapid"
 
-	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/retry"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
@@ -255,13 +255,14 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 	// net/http never proxies loopback, so a name it doesn't know for that is needed;
 	// and it reads the environment once, so that is a matter of the transport's field too.
 	c := newClient(t, Options{Resolver: resolver(t, localhost)})
-	if c.transport.Load().Proxy != nil {
-		t.Error("the transport has a proxy")
-	}
 	s, direct := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {})
 	_, port, _ := net.SplitHostPort(mustHost(t, s.URL))
-	if res := c.Do(context.Background(), newRequest(t, "http://hooks.example.com:"+port)); res.Status != 200 {
+	r := newRequest(t, "http://hooks.example.com:"+port)
+	if res := c.Do(context.Background(), r); res.Status != 200 {
 		t.Errorf("%+v", res)
+	}
+	if r.Destination.way.Load().transport.Proxy != nil {
+		t.Error("the transport has a proxy")
 	}
 	if proxied.Load() != 0 || direct.Load() != 1 {
 		t.Errorf("%d connections to the proxy, %d to the receiver", proxied.Load(), direct.Load())
@@ -358,12 +359,13 @@ func TestVanishedHTTP2Peer(t *testing.T) {
 	vanished := make(chan struct{})
 	address, connections := newPeer(t, proxyUntil(mustHost(t, s.URL), vanished))
 	c := newClient(t, Options{RootCAs: pool(s)})
-	o := c.transport.Load().HTTP2
+	r := newRequest(t, "https://"+address)
+	way := c.network.Load().route("default", r.Destination.url, nil, &r.Destination.way)
+	o := way.transport.HTTP2
 	if o.SendPingTimeout <= 0 || o.SendPingTimeout+o.PingTimeout > 30*time.Second {
 		t.Errorf("pinged after %v, closed after another %v", o.SendPingTimeout, o.PingTimeout)
 	}
 	o.SendPingTimeout, o.PingTimeout = 50*time.Millisecond, 50*time.Millisecond
-	r := newRequest(t, "https://"+address)
 	if res := c.Do(context.Background(), r); res.Status != 200 {
 		t.Fatalf("%+v", res)
 	}
@@ -413,28 +415,65 @@ func proxyUntil(to string, vanished <-chan struct{}) func(net.Conn) {
 	}
 }
 
-func TestSetPolicyLeavesNoConnectionOfTheFormerOne(t *testing.T) {
+func TestSetPoolLeavesNoConnectionOfTheFormerOne(t *testing.T) {
 	s, connections := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {})
 	c := newClient(t, Options{})
-	do := func() Result { return c.Do(context.Background(), newRequest(t, s.URL)) }
+	r := newRequest(t, s.URL)
+	do := func() Result { return c.Do(context.Background(), r) }
 	do()
-	c.SetPolicy(loopback())
+	setPool(c, loopback())
 	if res := do(); res.Status != 200 || connections.Load() != 1 {
-		t.Errorf("the same policy again costs the connection: %d, %+v", connections.Load(), res)
+		t.Errorf("the same pool again costs the connection: %d, %+v", connections.Load(), res)
 	}
-	c.SetPolicy(egress.Policy{AllowHTTP: true})
+	setPool(c, plan.Egress{AllowHTTP: true})
 	if res := do(); res.Reason != ReasonDenied {
 		t.Errorf("loopback denied: %+v", res)
 	}
-	c.SetPolicy(loopback())
+	setPool(c, loopback())
 	if res := do(); res.Status != 200 || connections.Load() != 2 {
 		t.Errorf("allowed again: %d connections, %+v", connections.Load(), res)
 	}
 	noHTTP := loopback()
 	noHTTP.AllowHTTP = false
-	c.SetPolicy(noHTTP)
+	setPool(c, noHTTP)
 	if res := do(); res.Reason != ReasonDenied || res.Sent != queue.SentNo {
 		t.Errorf("http denied: %+v", res)
+	}
+}
+
+// While a plan is applied, the networks of the new one say nothing of an endpoint of the
+// former one.
+func TestADenialDuringAChangeOfThePoolIsAFaultOfOurs(t *testing.T) {
+	s, _ := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {})
+	c := newClient(t, Options{})
+	var during Result
+	c.SetPool(plan.Egress{AllowHTTP: true}, func() { during = c.Do(context.Background(), newRequest(t, s.URL)) })
+	p := retry.BuiltIn()
+	if during.Reason != ReasonLocal || during.Class(&p) != retry.Held {
+		t.Errorf("%+v", during)
+	}
+	if res := c.Do(context.Background(), newRequest(t, s.URL)); res.Reason != ReasonDenied {
+		t.Errorf("after it: %+v", res)
+	}
+}
+
+// Nothing goes out where the pool's proxy or certificates can't be had.
+func TestAProblemOfThePoolHoldsAll(t *testing.T) {
+	s, connections := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {})
+	for name, change := range map[string]func(*plan.Egress){
+		"of the plan":  func(e *plan.Egress) { e.Problem = &plan.Problem{Reason: "SecretNotFound", Message: "no proxy"} },
+		"certificates": func(e *plan.Egress) { e.CACertificates = "nonsense" },
+		"proxy":        func(e *plan.Egress) { e.Proxy = &plan.Proxy{URL: "socks5://127.0.0.1:1"} },
+	} {
+		e := loopback()
+		change(&e)
+		c := newClient(t, Options{Egress: e})
+		if res := c.Do(context.Background(), newRequest(t, s.URL)); res.Reason != ReasonLocal || res.Sent != queue.SentNo || res.Message == "" {
+			t.Errorf("%s: %+v", name, res)
+		}
+	}
+	if n := connections.Load(); n != 0 {
+		t.Errorf("%d connections", n)
 	}
 }
 

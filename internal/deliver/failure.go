@@ -23,6 +23,7 @@ const (
 	ReasonDenied   = "denied"
 	ReasonProtocol = "protocol" // an answer that is none
 	ReasonReset    = "reset"    // the connection broke
+	ReasonProxy    = "proxy"    // the pool's proxy fails or refuses
 
 	ReasonRedirect     = "redirect"
 	ReasonAuthRejected = "auth_rejected" // 401, 403, 407
@@ -30,7 +31,8 @@ const (
 	ReasonRateLimited  = "rate_limited"  // 429
 	ReasonServerError  = "server_error"
 
-	// These two are no fault of the endpoint and burn no attempt.
+	// These burn no attempt: nothing is wrong with what was to be delivered.
+	ReasonAuth     = "auth"     // no OAuth 2.0 token can be had
 	ReasonLocal    = "local"    // it can't be signed or put into a request
 	ReasonShutdown = "shutdown" // we were stopped
 )
@@ -50,6 +52,7 @@ func (r *Result) explain(err error, parent, ctx context.Context, secure, connect
 		sent = queue.SentUnknown
 	}
 	var denied *egress.DeniedError
+	var way *proxyError
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
@@ -57,6 +60,9 @@ func (r *Result) explain(err error, parent, ctx context.Context, secure, connect
 		r.fail(ReasonDenied, queue.SentNo, messageDenied)
 	case parent.Err() != nil:
 		r.fail(ReasonShutdown, sent, "the worker was stopped during the attempt")
+	case errors.As(err, &way) && ctx.Err() == nil:
+		reason, message := way.explain()
+		r.fail(reason, queue.SentNo, message)
 	case errors.As(err, &dns):
 		r.fail(ReasonDNS, queue.SentNo, dnsMessage(dns))
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
@@ -68,6 +74,9 @@ func (r *Result) explain(err error, parent, ctx context.Context, secure, connect
 	case errors.As(err, &op) && op.Op == "dial":
 		reason, message := dialMessage(op)
 		r.fail(reason, queue.SentNo, message)
+	case isTLS(err) && strings.Contains(err.Error(), "remote error: "):
+		// The receiver ends the handshake, in TLS 1.3 after our side took it for done.
+		r.fail(ReasonTLS, queue.SentNo, alertMessage(err))
 	case isTLS(err):
 		r.fail(ReasonTLS, sent, tlsMessage(err))
 	case isTimeout(err) && !connected:
@@ -131,6 +140,21 @@ func tlsMessage(err error) string {
 		return "the receiver's certificate is not valid"
 	}
 	return "the TLS handshake failed"
+}
+
+// alertMessage words what a receiver has against the handshake. The alerts have no
+// exported names.
+func alertMessage(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "certificate required"):
+		return "the receiver wants a client certificate: set tls.clientCertificateRef"
+	case strings.Contains(text, "expired certificate"):
+		return "the receiver refuses the client certificate: it has expired"
+	case strings.Contains(text, "certificate"): // bad, unknown, unsupported, revoked, of an unknown authority
+		return "the receiver refuses the client certificate, or wants one"
+	}
+	return "the receiver broke off the TLS handshake"
 }
 
 func isTimeout(err error) bool {

@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
+	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 	"github.com/doorstep-dev/doorstep/internal/retry"
 )
@@ -532,8 +532,8 @@ func TestNameServerIsSilent(t *testing.T) {
 func TestDeniedDestinations(t *testing.T) {
 	s, connections := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {})
 	_, port, _ := net.SplitHostPort(mustHost(t, s.URL))
-	denyAll := egress.Policy{AllowHTTP: true}
-	c := newClient(t, Options{Policy: denyAll, Resolver: resolver(t, localhost)})
+	denyAll := plan.Egress{AllowHTTP: true}
+	c := newClient(t, Options{Egress: denyAll, Resolver: resolver(t, localhost)})
 	for _, host := range []string{"127.0.0.1", "rebound.example.com.", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]"} {
 		res := c.Do(context.Background(), newRequest(t, "http://"+host+":"+port))
 		res.StartedAt, res.Duration = time.Time{}, 0

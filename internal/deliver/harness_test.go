@@ -13,7 +13,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 )
@@ -25,16 +24,16 @@ const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 // wall is the wall clock of the tests.
 var wall = time.Unix(1_792_000_000, 123_456_789)
 
-// loopback is a policy that lets tests reach their own servers.
-func loopback() egress.Policy {
-	return egress.Policy{AllowHTTP: true, Allow: []plan.Network{{Prefix: netip.MustParsePrefix("127.0.0.0/8")}}}
+// loopback lets tests reach their own servers.
+func loopback() plan.Egress {
+	return plan.Egress{AllowHTTP: true, Allow: []plan.Network{{Prefix: netip.MustParsePrefix("127.0.0.0/8")}}}
 }
 
 // newClient makes a client that may dial loopback, closed at the end of the test.
 func newClient(t testing.TB, o Options) *Client {
 	t.Helper()
-	if !o.Policy.AllowHTTP {
-		o.Policy = loopback()
+	if !o.Egress.AllowHTTP {
+		o.Egress = loopback()
 	}
 	if o.Wall == nil {
 		o.Wall = func() time.Time { return wall }
@@ -44,6 +43,9 @@ func newClient(t testing.TB, o Options) *Client {
 	t.Cleanup(c.Close)
 	return c
 }
+
+// setPool exchanges the pool's part, for the endpoints that there are.
+func setPool(c *Client, e plan.Egress) { c.SetPool(e, func() {}) }
 
 // newRequest makes an attempt of an event with an endpoint, which changes may alter
 // before it is read.

@@ -7,59 +7,107 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
-// maxOwnHeaders is how many headers Doorstep itself sends.
-const maxOwnHeaders = 9
+// maxOwnHeaders is the most headers that Doorstep itself sends, those of signatures (at
+// most five) among them.
+const maxOwnHeaders = 12
 
 // Local faults: nothing is sent, and the endpoint has no part in it.
 var (
 	errHeader    = errors.New("a header of the event can't be sent")
-	errSignature = errors.New("the event can't be signed: there is no key, or its webhook-id can't be signed")
+	errSignature = errors.New("the event can't be signed: there is no key that signs now, or its webhook-id can't be signed")
 )
 
-// header makes the headers of an attempt (DESIGN.md §6). Names are written in
-// their canonical form, as http.Header's methods would have them; values has room
-// for those of ours, so that they are not allocated one by one.
-func (c *Client) header(r *Request, timestamp int64, values *[maxOwnHeaders]string) (http.Header, error) {
-	ev := r.Event
-	buf := make([]byte, 0, 128*len(r.Destination.keys))
-	signature, err := sign.Sign(buf, r.Destination.keys, ev.WebhookID, timestamp, ev.Body)
+// header makes the headers of a request (DESIGN.md §6), with the token if there is one.
+// Names are written in their canonical form, as http.Header's methods would have them;
+// values has room for those of ours, so that they are not allocated one by one. Ours are
+// set last: whatever an endpoint sets, they are what they are.
+func (p *post) header(at time.Time, token string, values *[maxOwnHeaders]string) (http.Header, error) {
+	r, ev, to := p.request, p.request.Event, p.request.Destination
+	var room [maxOwnHeaders]sign.Header
+	signed, err := to.signer.AppendHeaders(room[:0], &sign.Message{ID: ev.WebhookID, Type: ev.Type, At: at, Steady: r.Steady, Body: p.body})
 	if err != nil {
 		return nil, errSignature
 	}
-	// Without a replay and headers of the event there are 8: the most that a map
-	// holds without tables of its own.
-	h := make(http.Header, maxOwnHeaders-1+len(ev.Headers))
+	// With one signature, without a replay and headers of event and endpoint, there are 8:
+	// the most that a map holds without tables of its own.
+	h := make(http.Header, 5+len(signed)+len(ev.Headers)+len(to.fixed)+len(to.fromEvent))
+	for i := range to.fixed {
+		h[to.fixed[i].name] = to.fixed[i].values
+	}
+	for i := range to.fromEvent {
+		if v, ok := eventValue(ev, to.fromEvent[i].Event); ok {
+			h[to.fromEvent[i].Name] = []string{v}
+		}
+	}
+	if !to.dataOnly {
+		for i := range ev.Headers {
+			if !sendable(&ev.Headers[i]) {
+				return nil, errHeader
+			}
+			h[ev.Headers[i].Name] = []string{ev.Headers[i].Value}
+		}
+	}
 	n := 0
 	set := func(name, value string) {
 		values[n] = value
 		h[name] = values[n : n+1 : n+1]
 		n++
 	}
-	set("Webhook-Id", ev.WebhookID)
-	set("Webhook-Timestamp", strconv.FormatInt(timestamp, 10))
-	set("Webhook-Signature", string(signature))
-	set("User-Agent", c.userAgent)
+	for i := range signed {
+		set(signed[i].Name, signed[i].Value)
+	}
+	set("User-Agent", p.client.userAgent)
 	set("Traceparent", traceParent(r.TraceParent))
 	set("Doorstep-Delivery-Id", r.DeliveryID)
 	set("Doorstep-Attempt", strconv.Itoa(r.AttemptNumber))
-	if ev.ContentType != "" {
-		set("Content-Type", ev.ContentType)
+	if p.contentType != "" {
+		set("Content-Type", p.contentType)
 	}
 	if r.Replay {
 		set("Doorstep-Replay", "true")
 	}
-	for i := range ev.Headers {
-		if !sendable(&ev.Headers[i]) {
-			return nil, errHeader
-		}
-		h[ev.Headers[i].Name] = []string{ev.Headers[i].Value}
+	if token != "" {
+		set("Authorization", "Bearer "+token)
 	}
 	return h, nil
+}
+
+// eventValue is what an event has for the source of a header (plan.Header.Event), as a
+// header can hold it; false for nothing.
+func eventValue(ev *event.Event, source string) (string, bool) {
+	var text string
+	switch source {
+	case "id":
+		text = ev.ID
+	case "type":
+		text = ev.Type
+	case "source":
+		text = ev.Source
+	case "subject":
+		text = ev.Subject
+	case "time":
+		if !ev.Time.IsZero() {
+			text = ev.Time.UTC().Format(time.RFC3339Nano)
+		}
+	default:
+		name := strings.TrimPrefix(source, "attributes.")
+		for i := range ev.Attributes {
+			if ev.Attributes[i].Name == name {
+				text = ev.Attributes[i].Value
+			}
+		}
+	}
+	if text == "" {
+		return "", false
+	}
+	return string(event.AppendHeaderValue(make([]byte, 0, len(text)), text)), true
 }
 
 // sendable takes a CloudEvents header as package event gives them: "ce-" and

@@ -16,6 +16,8 @@ type Data struct {
 	JSON bool
 	// MediaType is the type of Bytes in lower case without parameters, such as text/xml; empty where none is given.
 	MediaType string
+	// ContentType is the same as it was given, with its parameters.
+	ContentType string
 }
 
 const (
@@ -28,7 +30,7 @@ const (
 func (e *Event) Data() Data {
 	if e.Mode == ModeBinary {
 		media := plainMediaType(e.ContentType)
-		d := Data{JSON: isJSON(media), MediaType: media}
+		d := Data{JSON: isJSON(media), MediaType: media, ContentType: e.ContentType}
 		if len(e.Body) > 0 {
 			d.Bytes = e.Body
 		}
@@ -38,8 +40,8 @@ func (e *Event) Data() Data {
 	if s.documentStart('{') != nil {
 		return Data{}
 	}
-	d := Data{JSON: true, MediaType: typePlain}
-	given := "" // the datacontenttype
+	d := Data{JSON: true, MediaType: typePlain, ContentType: typePlain}
+	given, contentType := "", "" // of datacontenttype
 	for first := true; ; first = false {
 		name, done, err := s.next(first)
 		if done || err != nil {
@@ -59,14 +61,15 @@ func (e *Event) Data() Data {
 			d.Bytes, d.JSON = decodeBase64(value), false
 		case string(name) == memberContentType:
 			text, _ := decodeString(value[1 : len(value)-1])
-			given = plainMediaType(string(text))
+			contentType = string(text)
+			given = plainMediaType(contentType)
 		}
 	}
 	switch {
 	case !d.JSON:
-		d.JSON, d.MediaType = isJSON(given), given
+		d.JSON, d.MediaType, d.ContentType = isJSON(given), given, contentType
 	case given != "":
-		d.MediaType = given
+		d.MediaType, d.ContentType = given, contentType
 	}
 	return d
 }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/doorstep-dev/doorstep/internal/deliver"
-	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/dispatch"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -72,7 +71,7 @@ func (p *process) open(ctx context.Context) (err error) {
 	}
 	first := p.planner.first()
 	p.client = deliver.New(deliver.Options{
-		Policy:  egress.PolicyOf(first.Pool.Egress),
+		Egress:  first.Pool.Egress,
 		Version: p.Version,
 	})
 	p.lanes = dispatch.New(dispatch.Options{
@@ -127,17 +126,12 @@ func (p *process) openStore(ctx context.Context, link *listenerLink) (*pebble.St
 // slowOpen is when opening the store is told to take long.
 const slowOpen = 10 * time.Second
 
-// use makes a plan the one in force. While it takes the place of the former one, what
-// either allows may be dialled: an attempt that is denied is a dead letter at once, and
-// must not be so for an address of one plan and the networks of the other.
+// use makes a plan the one in force.
 func (p *process) use(ctx context.Context, pl *plan.Plan) {
-	next := egress.PolicyOf(pl.Pool.Egress)
-	if former := p.plan.Load(); former != nil {
-		p.client.SetPolicy(next.Or(egress.PolicyOf(former.Pool.Egress)))
-	}
-	p.plan.Store(pl)
-	p.lanes.Apply(ctx, pl)
-	p.client.SetPolicy(next)
+	p.client.SetPool(pl.Pool.Egress, func() {
+		p.plan.Store(pl)
+		p.lanes.Apply(ctx, pl)
+	})
 }
 
 // run runs until ctx is done or something fails.
