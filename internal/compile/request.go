@@ -32,7 +32,10 @@ func (r *resolver) headers() []plan.Header {
 		r.fault("spec.headers", v1alpha1.ReasonSpecInvalid, "headers has %d entries; at most %d are allowed", len(in), maxHeaders)
 		return nil
 	}
-	taken := r.ownHeaders()
+	taken := map[string]string{} // the signature's headers are judged with signing
+	if r.object.Spec.Auth != nil {
+		taken["Authorization"] = "spec.auth"
+	}
 	var out []plan.Header
 	for i := range in {
 		field := fmt.Sprintf("spec.headers[%d]", i)
@@ -52,21 +55,6 @@ func (r *resolver) headers() []plan.Header {
 		}
 	}
 	return out
-}
-
-// ownHeaders are the headers that other fields of the spec set, by their canonical names.
-func (r *resolver) ownHeaders() map[string]string {
-	taken := map[string]string{}
-	if r.object.Spec.Auth != nil {
-		taken["Authorization"] = "spec.auth"
-	}
-	if s := r.object.Spec.Signing; s != nil && s.HMAC != nil {
-		taken[textproto.CanonicalMIMEHeaderKey(s.HMAC.Header)] = "spec.signing.hmac.header"
-		if t := s.HMAC.Timestamp; t != nil {
-			taken[textproto.CanonicalMIMEHeaderKey(t.Header)] = "spec.signing.hmac.timestamp.header"
-		}
-	}
-	return taken
 }
 
 // eventSource is what valueFrom.event may be.
