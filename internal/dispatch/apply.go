@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -48,6 +47,9 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 		}
 		was := l.target
 		l.target, l.deletedAt = t, time.Time{}
+		if !l.line.is(t.Ordering) {
+			d.reread(l, now)
+		}
 		l.pace.set(t.RateLimit, was == nil && l.known, now)
 		if l.setHold(holdOf(t, p.Pool.Suspend), now) && l.state() == Active && d.queue.Counts(k).Waiting() > 0 {
 			l.flow.drain(false, now) // what was held comes at a pace, not at once
@@ -78,8 +80,7 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 	d.lookAround()
 }
 
-// targets reads the plan's endpoints. One that is as it was keeps its target: most
-// changes are of a few endpoints among thousands.
+// targets reads the plan's endpoints.
 func (d *Dispatcher) targets(p *plan.Plan) map[plan.EndpointKey]*target {
 	former := make(map[plan.EndpointKey]*target, len(p.Endpoints))
 	d.mu.Lock()
@@ -90,11 +91,7 @@ func (d *Dispatcher) targets(p *plan.Plan) map[plan.EndpointKey]*target {
 	targets := make(map[plan.EndpointKey]*target, len(p.Endpoints))
 	for i := range p.Endpoints {
 		e := &p.Endpoints[i]
-		t := former[e.EndpointKey]
-		if t == nil || !reflect.DeepEqual(&t.Endpoint, e) {
-			t = newTarget(*e)
-		}
-		targets[e.EndpointKey] = t
+		targets[e.EndpointKey] = newTarget(e, former[e.EndpointKey])
 	}
 	return targets
 }
@@ -104,9 +101,7 @@ func (d *Dispatcher) dropEmpty(l *lane) {
 	if len(l.flying) > 0 || l.loading || l.busy || d.queue.Counts(l.key).Waiting() > 0 {
 		return
 	}
-	for i := range l.fresh {
-		d.uncache(&l.fresh[i])
-	}
+	d.cached -= l.restart("", l.holdSince)
 	l.timer.Stop()
 	delete(d.lanes, l.key)
 }
@@ -172,8 +167,7 @@ func (d *Dispatcher) reschedule(ctx context.Context, l *lane, to func(*queue.Del
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		l.busy = false
-		l.reloadDue()
-		l.note(d.clock.Now())
+		l.rereadDue(d.clock.Now())
 		d.wake(l)
 	}()
 	total := 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/deliver"
+	"github.com/doorstep-dev/doorstep/internal/filter"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 	"github.com/doorstep-dev/doorstep/internal/retry"
@@ -24,6 +25,9 @@ func (d *Dispatcher) attempt(j job) {
 			d.unreadable(j, err)
 			return
 		}
+	}
+	if j.item.Undecided && !d.decide(j, ev) {
+		return
 	}
 	res := d.deliver.Do(d.attempts, request(j, ev, d.clock.Now()))
 	if res.Class(&j.target.Retry) == retry.Held {
@@ -47,7 +51,7 @@ func (d *Dispatcher) attempt(j job) {
 func (d *Dispatcher) outdated(j job) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return j.lane.target != j.target
+	return j.lane.target.to != j.target.to
 }
 
 func request(j job, ev *queue.StoredEvent, now time.Time) *deliver.Request {
@@ -131,7 +135,7 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 	l.flow.result(v, pause, j.epoch, p.OnRecovery == retry.Expedite, now)
 	state, stateReason := l.flow.state, l.flow.reason
 	if state == Draining && before != Draining && l.flow.expedite {
-		l.beginOld(now)
+		l.expediteOld(now)
 	}
 	spare := v == rejected && l.flow.rejecting()
 	if spare && class == retry.DeadLetter {
@@ -247,7 +251,15 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 	l := j.lane
 	wake := l.target != nil && l.unrecorded() >= l.maxUnrecorded()
 	l.settled(j.item.Seq)
-	if err == nil && o.To == queue.Retrying {
+	retrying := err == nil && o.To == queue.Retrying
+	if key := l.line.keyOf(&j.item.Delivery); key != 0 {
+		wake = true // for the next of its key
+		if retrying {
+			l.line.retried(key, j.item.Seq, o.DueAt)
+		} else {
+			l.line.ended(key, j.item.Seq)
+		}
+	} else if retrying {
 		l.note(o.DueAt)
 		wake = true
 	}
@@ -258,23 +270,64 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 
 // unreadable deals with a delivery whose event can't be read.
 func (d *Dispatcher) unreadable(j job, err error) {
-	if !errors.Is(err, queue.ErrPayloadMissing) && !errors.Is(err, queue.ErrNotFound) && !errors.Is(err, queue.ErrErased) {
+	if errors.Is(err, queue.ErrErased) {
+		d.end(j, queue.DeadLettered, queue.ReasonErased)
+		return
+	}
+	if !errors.Is(err, queue.ErrPayloadMissing) && !errors.Is(err, queue.ErrNotFound) {
 		d.log.Error(err, "Reading an event failed; its delivery stays in the store and is tried again",
 			"endpoint", j.lane.key.String(), "in", loadRetry)
 		d.giveBack(j, loadRetry)
 		return
 	}
-	n, err := d.queue.Settle(context.Background(), j.lane.key, []queue.Seq{j.item.Seq}, queue.DeadLettered, queue.ReasonPayloadMissing)
+	d.end(j, queue.DeadLettered, queue.ReasonPayloadMissing)
+}
+
+// decide asks the endpoint's filter about a delivery for which it could not be asked
+// before. It reports whether the delivery is to be attempted.
+func (d *Dispatcher) decide(j job, ev *queue.StoredEvent) bool {
+	if j.target.Filter == "" {
+		return true
+	}
+	matches := false
+	f, err := filter.Compile(j.target.Filter)
+	if err == nil {
+		matches, err = f.Match(ev.Event)
+	}
+	switch {
+	case err != nil:
+		d.end(j, queue.FilterError, queue.ReasonFilterError)
+	case !matches:
+		d.end(j, queue.Discarded, queue.ReasonFilterFalse)
+	}
+	return err == nil && matches
+}
+
+// end ends a delivery without an attempt.
+func (d *Dispatcher) end(j job, to queue.State, reason string) {
+	_, err := d.queue.Settle(context.Background(), j.lane.key, []queue.Seq{j.item.Seq}, to, reason)
 	if err != nil {
-		d.log.Error(err, "Dead-lettering a delivery without payload failed; it is tried again", "endpoint", j.lane.key.String())
+		d.log.Error(err, "Ending a delivery without an attempt failed; it stays in the store and is looked at again",
+			"endpoint", j.lane.key.String(), "reason", reason, "in", loadRetry)
 		d.giveBack(j, loadRetry)
 		return
 	}
-	d.log.Info("A delivery was dead-lettered: its payload is missing from the store", "endpoint", j.lane.key.String(), "deliveries", n)
+	if to == queue.DeadLettered {
+		d.log.Info("A delivery was dead-lettered without an attempt", "endpoint", j.lane.key.String(), "reason", reason)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	j.lane.settled(j.item.Seq)
-	d.landed(j.lane)
+	d.gone(j)
+}
+
+// gone forgets a delivery that ended without an outcome.
+func (d *Dispatcher) gone(j job) {
+	l := j.lane
+	l.settled(j.item.Seq)
+	if key := l.line.keyOf(&j.item.Delivery); key != 0 {
+		l.line.ended(key, j.item.Seq)
+	}
+	d.landed(l)
 }
 
 // held gives a delivery back whose attempt was not made by a fault of ours.
@@ -283,8 +336,27 @@ func (d *Dispatcher) held(j job, res *deliver.Result) {
 		d.giveBack(j, 0)
 		return
 	}
+	if res.Reason == deliver.ReasonAuth {
+		d.authFailed(j, res)
+		return
+	}
 	d.log.Info("An attempt could not be made; its delivery waits and is tried again", "endpoint", j.lane.key.String(), "cause", res.Message, "in", loadRetry)
 	d.giveBack(j, loadRetry)
+}
+
+// authFailed gives a delivery back for which no token could be had.
+func (d *Dispatcher) authFailed(j job, res *deliver.Result) {
+	d.mu.Lock()
+	l := j.lane
+	l.lastFailure = &Failure{Time: res.StartedAt.Add(res.Duration), Reason: res.Reason, Message: res.Message}
+	news := l.flow.authFailed(j.epoch, d.clock.Now())
+	l.remember()
+	d.mu.Unlock()
+	if news {
+		d.log.Info("No token can be had for an endpoint; its deliveries wait", "endpoint", l.key.String(), "cause", res.Message)
+	}
+	d.giveBack(j, 0)
+	d.save(l)
 }
 
 // giveBack returns a delivery whose attempt was not made, and pauses its lane.
@@ -294,7 +366,11 @@ func (d *Dispatcher) giveBack(j job, pause time.Duration) {
 	l := j.lane
 	l.settled(j.item.Seq)
 	j.item.event = nil
-	l.window.giveBack(j.item)
+	if key := l.line.keyOf(&j.item.Delivery); key != 0 {
+		l.line.giveBack(key, j.item)
+	} else {
+		l.window.giveBack(j.item)
+	}
 	if pause > 0 {
 		l.flow.until = later(l.flow.until, d.clock.Now().Add(pause))
 	}
@@ -353,6 +429,7 @@ func (d *Dispatcher) View(k plan.EndpointKey) (View, bool) {
 var backOffMessages = map[string]string{
 	ReasonFailing:     "the receiver fails; one attempt at a time is made, at most a minute apart",
 	ReasonRateLimited: "the receiver asks to wait (Retry-After)",
+	ReasonAuthFailed:  "no OAuth2 token can be had for the endpoint; its authorization server is asked again, at most 15 minutes apart, and no attempt is burnt meanwhile",
 	ReasonRejecting:   "the receiver answers 401, 403, 404, 405 or 407 to everything; while it does, nothing is dead-lettered for it",
 }
 

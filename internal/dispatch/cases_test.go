@@ -283,3 +283,63 @@ func TestEventsOfADisabledEndpointAreHeld(t *testing.T) {
 		checkOldestFirst(t, w.seen())
 	})
 }
+
+// A token that can't be had burns no attempt, and what waits goes once there is one.
+func TestNoTokenBurnsNoAttempt(t *testing.T) {
+	var there atomic.Bool
+	inWorld(t, func(hit) deliver.Result {
+		if !there.Load() {
+			return deliver.Result{Reason: deliver.ReasonAuth, Message: "no token can be had", Sent: queue.SentNo}
+		}
+		return status(204)
+	}, func(w *world) {
+		w.send(50)
+		w.after(time.Hour)
+		w.want(50, 0, 0)
+		if v, _ := w.d.View(w.key()); v.State != BackingOff || v.Reason != ReasonAuthFailed || v.LastFailure == nil {
+			t.Errorf("the lane is %+v, want BackingOff with AuthFailed", v)
+		}
+		if n := len(w.seen()); n > 16+8 {
+			t.Errorf("the authorization server was asked %d times in an hour", n)
+		}
+		for _, d := range w.list(t) {
+			if d.Attempts != 0 {
+				t.Fatalf("an attempt was burnt: %+v", d)
+			}
+		}
+		there.Store(true)
+		w.after(16 * time.Minute)
+		w.want(0, 50, 0)
+	})
+}
+
+// The mended filter decides on what came while it could not be asked.
+func TestTheMendedFilterDecides(t *testing.T) {
+	inWorld(t, answers(204), func(w *world) {
+		w.endpoint().Problem = &plan.Problem{Reason: "FilterInvalid", Message: "filter can't be compiled"}
+		w.apply()
+		w.undecided = true
+		w.send(6)
+		w.after(time.Minute)
+		w.want(6, 0, 0)
+		w.endpoint().Problem, w.endpoint().Filter = nil, `event.id == "evt_000001" || event.id == "evt_000002" && event.data.nothing`
+		w.apply()
+		w.after(time.Minute)
+		// One matches, one can't be evaluated, and four don't match.
+		w.want(0, 1, 0)
+		if e, d := w.count(queue.FilterError), w.count(queue.Discarded); e != 1 || d != 4 {
+			t.Errorf("%d filter errors and %d discarded, want 1 and 4", e, d)
+		}
+		ds, _, err := w.store.List(context.Background(), w.key(), queue.FilterError, 0, 10)
+		if err != nil || len(ds) != 1 {
+			t.Fatal(ds, err)
+		}
+		w.endpoint().Filter = `event.type == "order.created"`
+		w.apply()
+		if _, err := w.store.Replay(context.Background(), w.key(), ds[0].Seq, false); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Minute)
+		w.want(0, 2, 0)
+	})
+}

@@ -132,12 +132,8 @@ func (d *Dispatcher) Accepted(events []*queue.StoredEvent) {
 			if !del.State.Waiting() {
 				continue
 			}
-			if l.arrive(ev, del) {
-				if d.cached+size > cacheBytes {
-					l.fresh[len(l.fresh)-1].event = nil
-				} else {
-					d.cached += size
-				}
+			if l.arrived(ev, del, d.cached+size <= cacheBytes) {
+				d.cached += size
 			}
 			d.wake(l)
 		}
@@ -149,7 +145,11 @@ func (d *Dispatcher) Requeued(del queue.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.lane(del.Endpoint)
-	l.note(del.DueAt)
+	if key := l.line.keyOf(&del); key == 0 {
+		l.note(del.DueAt)
+	} else if _, ok := l.line.meet(key, item{Delivery: del}, false, true); !ok {
+		l.line.older = true // it is met when there is room
+	}
 	d.wake(l)
 }
 
@@ -160,19 +160,23 @@ func (d *Dispatcher) Erased(_ queue.Seq, endpoints []plan.EndpointKey) {
 	defer d.mu.Unlock()
 	for _, k := range endpoints {
 		l := d.lane(k)
-		for i := range l.fresh {
-			d.uncache(&l.fresh[i])
-		}
-		l.reset(d.clock.Now())
+		d.reread(l, d.clock.Now())
 		d.wake(l)
 	}
 }
 
+// reread forgets what is in memory of a lane's waiting deliveries: the store is read anew.
+func (d *Dispatcher) reread(l *lane, now time.Time) {
+	ordering := ""
+	if l.target != nil {
+		ordering = l.target.Ordering
+	}
+	d.cached -= l.restart(ordering, now)
+}
+
 // uncache counts a payload that a window has let go of.
 func (d *Dispatcher) uncache(it *item) {
-	if it.event != nil {
-		d.cached -= len(it.event.Body) + 512
-	}
+	d.cached -= it.cached()
 }
 
 func (d *Dispatcher) wakeLocked(l *lane) {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"reflect"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // target is an endpoint ready to be delivered to: parsed once per plan, shared by
 // all attempts and never changed.
 type target struct {
-	plan.Endpoint
+	*plan.Endpoint
 	// to is nil where there is a problem.
 	to *deliver.Destination
 	// retryHash identifies the policy that due times are made by.
@@ -21,9 +22,14 @@ type target struct {
 	problem *plan.Problem
 }
 
-func newTarget(e plan.Endpoint) *target {
+// newTarget reads an endpoint of a plan. One that is as it was is not read anew: most
+// changes are of a few endpoints among thousands.
+func newTarget(e *plan.Endpoint, former *target) *target {
+	if former != nil && reflect.DeepEqual(former.Endpoint, e) {
+		return &target{Endpoint: e, to: former.to, retryHash: former.retryHash, problem: former.problem}
+	}
 	t := &target{Endpoint: e, retryHash: e.Retry.Hash()}
-	t.to, t.problem = deliver.NewDestination(&e)
+	t.to, t.problem = deliver.NewDestination(e)
 	return t
 }
 
@@ -51,6 +57,8 @@ type lane struct {
 	known bool
 
 	window
+	// line is nil without ordering.
+	line *line
 	// flying are deliveries with an attempt under way or an outcome not yet written.
 	flying map[queue.Seq]struct{}
 	// landed are those that stopped flying while a load was under way: it may have
@@ -134,20 +142,20 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 		return idle, item{}, now.Add(wait)
 	}
 	expedite := l.expediting()
-	if l.wants(expedite, now) && !l.loading {
+	if l.line != nil {
+		l.line.due(now)
+	}
+	if l.wantsLoad(expedite, now) && !l.loading {
 		return load, item{}, time.Time{}
 	}
 	if expedite && l.wantsOld() {
 		return idle, item{}, time.Time{} // the load under way may bring older ones than are here
 	}
-	if it, ok := l.take(expedite, now); ok {
+	if it, ok := l.next(expedite, now); ok {
 		l.pace.spend(now)
 		return attempt, it, time.Time{}
 	}
-	if l.duesTurn(expedite) && now.Before(l.nextDue) {
-		wake = l.nextDue
-	}
-	return idle, item{}, wake // what else there may be wakes the lane itself: a load, or an attempt that ends
+	return idle, item{}, sooner(wake, l.nextTurn(expedite, now)) // what else there may be wakes the lane itself: a load, or an attempt that ends
 }
 
 // unrecorded is how many outcomes are not yet on their way to the disk. They are what a
@@ -168,6 +176,10 @@ func (l *lane) drained(now time.Time) bool {
 	}
 	caughtUp := !f.expedite || !l.oldMore && len(l.old) == 0
 	empty := len(l.fresh) == 0 && !l.freshMore && l.inFlight == 0
+	if n := l.line; n != nil {
+		caughtUp = caughtUp && len(n.lookups) == 0 && !n.older
+		empty = empty && len(n.ready) == 0
+	}
 	if caughtUp && (f.limit >= l.target.MaxInFlight || empty) {
 		f.full(now)
 		l.endOld(now)
@@ -192,4 +204,132 @@ func (l *lane) remember() bool {
 	}
 	l.unsaved = l.unsaved || l.stored != was
 	return l.unsaved
+}
+
+// wantsLoad reports whether the store should be read before the next delivery is taken.
+func (l *lane) wantsLoad(expedite bool, now time.Time) bool {
+	n := l.line
+	if n == nil {
+		return l.wants(expedite, now)
+	}
+	return len(n.lookups) > 0 || l.wantsOlder() || l.wantsMore() || !n.all && (expedite && l.wantsOld() || l.duesTurn(expedite) && l.wantsDue(now))
+}
+
+// wantsOlder: not all retrying deliveries are known yet, and so not which keys may go.
+func (l *lane) wantsOlder() bool { return l.line != nil && l.line.older && l.line.hasRoom() }
+
+// wantsMore reports whether fresh deliveries are to be read.
+func (l *lane) wantsMore() bool {
+	n := l.line
+	if n == nil {
+		return l.wantsFresh()
+	}
+	return l.wantsFresh() && len(n.ready) == 0 && !n.older && n.hasRoom() && (!n.all || len(n.heads) == 0)
+}
+
+// next gives the delivery to attempt: of the line's and the window's the one that has
+// waited longer.
+func (l *lane) next(expedite bool, now time.Time) (item, bool) {
+	n := l.line
+	if n == nil {
+		return l.take(expedite, now)
+	}
+	if len(n.ready) > 0 && !l.goesBefore(n.ready[0].item, now) {
+		return n.take(), true
+	}
+	if n.older {
+		return item{}, false // the fresh ones' turn comes when all keys are known
+	}
+	return l.take(expedite, now)
+}
+
+// goesBefore reports whether the window has a delivery that has waited longer.
+func (w *window) goesBefore(it item, now time.Time) bool {
+	return len(w.fresh) > 0 && w.fresh[0].DueAt.Before(it.DueAt) ||
+		len(w.due) > 0 && !w.due[0].DueAt.After(now) && w.due[0].DueAt.Before(it.DueAt)
+}
+
+// nextTurn is when something comes due; zero: nothing that is known.
+func (l *lane) nextTurn(expedite bool, now time.Time) (at time.Time) {
+	if (l.line == nil || !l.line.all) && l.duesTurn(expedite) && now.Before(l.nextDue) {
+		at = l.nextDue
+	}
+	if l.line != nil {
+		at = sooner(at, l.line.nextDue)
+	}
+	return at
+}
+
+// sooner is the earlier of two times, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// arrived takes a new event. keep says whether there is room for its payload in memory;
+// the result whether it was kept.
+func (l *lane) arrived(ev *queue.StoredEvent, d queue.Delivery, keep bool) bool {
+	key := l.line.keyOf(&d)
+	if key == 0 {
+		return l.arrive(ev, d, keep)
+	}
+	n := l.line
+	known := n.heads[key] != nil
+	if ev.Seq <= l.freshSeq || n.all && known {
+		if known {
+			n.heads[key].behind = true
+		}
+		return false
+	}
+	it := item{Delivery: d}
+	if keep {
+		it.event = ev
+	}
+	if l.freshMore || n.older {
+		l.freshMore, l.freshTail = true, ev.Seq
+		return false
+	}
+	kept, ok := n.meet(key, it, false, true)
+	if !ok {
+		l.freshMore, l.freshTail = true, ev.Seq
+		return false
+	}
+	l.freshSeq = ev.Seq
+	return kept && keep
+}
+
+// rereadDue has due times read anew, which somebody has changed.
+func (l *lane) rereadDue(now time.Time) {
+	l.reloadDue()
+	l.note(now)
+	if l.line != nil {
+		l.line.seekAll()
+	}
+}
+
+// expediteOld begins to bring retrying deliveries forward.
+func (l *lane) expediteOld(now time.Time) {
+	l.beginOld(now)
+	if l.line != nil {
+		l.oldMore = !l.line.all // with one line for all there is nothing beside it
+		l.line.seekAll()
+	}
+}
+
+// restart forgets what is in memory of the lane's waiting deliveries; the store is read
+// anew. It returns the payloads' bytes that are let go.
+func (l *lane) restart(ordering string, now time.Time) (let int) {
+	for _, it := range l.fresh {
+		let += it.cached()
+	}
+	if l.line != nil {
+		for _, h := range l.line.heads {
+			let += h.item.cached()
+		}
+	}
+	l.reset(now)
+	l.line = newLine(ordering)
+	return let
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -19,7 +20,13 @@ type want struct {
 	due       bool
 	old       bool
 	oldSeq    queue.Seq
-	turn      int
+	// of a line
+	all     bool
+	unkeyed bool
+	older   bool
+	oldest  queue.Seq
+	lookups []uint64
+	turn    int
 	// limit leaves room for deliveries that are flying and so of no use.
 	limit int
 }
@@ -28,12 +35,16 @@ type want struct {
 func (l *lane) want(now time.Time) want {
 	w := want{
 		now: now, limit: windowSize + len(l.flying), turn: l.turn,
-		fresh: l.wantsFresh(), freshSeq: l.freshSeq, freshTail: l.freshTail,
+		fresh: l.wantsMore(), freshSeq: l.freshSeq, freshTail: l.freshTail,
 	}
 	clear(l.landed)
+	if n := l.line; n != nil {
+		w.all = n.all
+		w.unkeyed, w.older, w.oldest, w.lookups = true, l.wantsOlder(), n.oldest, n.begin()
+	}
 	expedite := l.expediting()
-	w.old, w.oldSeq = expedite && l.wantsOld(), l.oldSeq
-	if w.due = l.duesTurn(expedite) && l.wantsDue(now); w.due {
+	w.old, w.oldSeq = expedite && l.wantsOld() && !w.all, l.oldSeq
+	if w.due = l.duesTurn(expedite) && l.wantsDue(now) && !w.all; w.due {
 		l.nextDue = time.Time{} // what is noted from now on comes on top of what is read
 	}
 	return w
@@ -41,19 +52,8 @@ func (l *lane) want(now time.Time) want {
 
 // load reads from the store what a window lacks.
 func (d *Dispatcher) load(j job) {
-	ctx, l, w := context.Background(), j.lane, j.want
-	var fresh, due, old []queue.Delivery
-	var nextDue time.Time
-	var err error
-	if w.fresh {
-		fresh, err = d.queue.Fresh(ctx, l.key, w.freshSeq, w.limit)
-	}
-	if w.due && err == nil {
-		due, nextDue, err = d.queue.Due(ctx, l.key, w.now, w.limit)
-	}
-	if w.old && err == nil {
-		old, err = d.queue.Retrying(ctx, l.key, w.oldSeq, w.limit)
-	}
+	l, w := j.lane, j.want
+	r, err := d.read(l, w)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.loading = false
@@ -62,35 +62,128 @@ func (d *Dispatcher) load(j job) {
 		if w.due {
 			l.note(w.now.Add(loadRetry))
 		}
+		if l.turn == w.turn && l.line != nil {
+			l.line.lookups = append(l.line.lookups, w.lookups...)
+		}
 		d.arm(l, w.now, w.now.Add(loadRetry))
 		return
 	}
 	if l.turn == w.turn {
-		l.loaded(w, fresh, due, old, nextDue)
+		l.loaded(w, r)
 	} else if w.due {
 		l.note(w.now)
 	}
 	d.wake(l)
 }
 
-func (l *lane) loaded(w want, fresh, due, old []queue.Delivery, nextDue time.Time) {
+// result is what a load has read.
+type result struct {
+	fresh, due, old, older []queue.Delivery
+	nextDue                time.Time
+	heads                  []found
+}
+
+func (d *Dispatcher) read(l *lane, w want) (r result, err error) {
+	ctx := context.Background()
 	if w.fresh {
-		l.loadedFresh(fresh, w)
+		r.fresh, err = d.queue.Fresh(ctx, l.key, w.freshSeq, w.limit)
+	}
+	if w.due && err == nil {
+		read := d.queue.Due
+		if w.unkeyed {
+			read = d.queue.DueUnkeyed
+		}
+		r.due, r.nextDue, err = read(ctx, l.key, w.now, w.limit)
+	}
+	if w.old && err == nil {
+		r.old, err = d.queue.Retrying(ctx, l.key, w.oldSeq, w.limit)
+	}
+	if w.older && err == nil {
+		r.older, err = d.queue.Retrying(ctx, l.key, w.oldest, w.limit)
+	}
+	for _, key := range w.lookups {
+		if err != nil {
+			break
+		}
+		f := found{key: key}
+		stored := key
+		if w.all {
+			stored = 0 // of all keys
+		}
+		del, missing := d.queue.Head(ctx, l.key, stored)
+		switch {
+		case missing == nil:
+			f.delivery = &del
+		case !errors.Is(missing, queue.ErrNotFound):
+			err = missing
+		}
+		r.heads = append(r.heads, f)
+	}
+	return r, err
+}
+
+func (l *lane) loaded(w want, r result) {
+	for _, f := range r.heads {
+		flying, landed, mayGo := false, false, false
+		if f.delivery != nil {
+			_, flying = l.flying[f.delivery.Seq]
+			_, landed = l.landed[f.delivery.Seq]
+			mayGo = l.mayGo(f.delivery, w.now)
+		}
+		l.line.looked(f, flying, landed, mayGo)
+	}
+	if w.older {
+		l.loadedOlder(r.older, w)
+	}
+	if w.fresh {
+		l.loadedFresh(r.fresh, w)
 	}
 	if w.due {
-		l.loadedDue(due, nextDue)
+		l.loadedDue(r.due, r.nextDue)
 	}
 	if w.old {
-		l.loadedOld(old, w)
+		l.loadedOld(r.old, w)
+	}
+}
+
+// mayGo reports whether a head may be attempted already: it is due, or it is brought
+// forward, unless its receiver has asked to wait.
+func (l *lane) mayGo(d *queue.Delivery, now time.Time) bool {
+	if !d.DueAt.After(now) {
+		return true
+	}
+	failedAt := d.DueAt.Add(-d.Delay)
+	return l.expediting() && !failedAt.Add(d.Asked).After(now) && !failedAt.After(l.oldBefore)
+}
+
+// loadedOlder meets the retrying deliveries.
+func (l *lane) loadedOlder(ds []queue.Delivery, w want) {
+	n := l.line
+	n.older = len(ds) == w.limit
+	for i := range ds {
+		if key := n.keyOf(&ds[i]); key != 0 && !l.meet(key, &ds[i], l.mayGo(&ds[i], w.now)) {
+			n.older = true
+			return
+		}
+		n.oldest = ds[i].Seq
 	}
 }
 
 func (l *lane) loadedFresh(ds []queue.Delivery, w want) {
-	for _, del := range ds {
-		l.freshSeq = del.Seq
-		if !l.stale(del.Seq) {
-			l.fresh = append(l.fresh, item{Delivery: del})
+	for i := range ds {
+		del := &ds[i]
+		if key := l.line.keyOf(del); key != 0 {
+			if !l.meet(key, del, true) {
+				return // the rest is read when a key has ended
+			}
+			if l.line.all {
+				l.line.heads[key].behind = true
+				return // there may be more, which the store tells when their turn comes
+			}
+		} else if !l.stale(del.Seq) {
+			l.fresh = append(l.fresh, item{Delivery: *del})
 		}
+		l.freshSeq = del.Seq
 	}
 	if len(ds) < w.limit && l.freshTail == w.freshTail {
 		// All that was durable when the load began is here, and nothing came since.
@@ -115,8 +208,34 @@ func (l *lane) loadedOld(ds []queue.Delivery, w want) {
 	for _, del := range ds {
 		l.oldSeq = del.Seq
 		failedAt := del.DueAt.Add(-del.Delay)
+		if l.line.keyOf(&del) != 0 {
+			continue // its line brings it forward
+		}
 		if asked := failedAt.Add(del.Asked).After(w.now); !asked && !l.stale(del.Seq) && !failedAt.After(l.oldBefore) {
 			l.old = append(l.old, item{Delivery: del})
 		}
 	}
+}
+
+// meet takes a delivery that stands in a line and was read from the store; false where
+// there is no room for its key.
+func (l *lane) meet(key uint64, del *queue.Delivery, mayGo bool) bool {
+	n := l.line
+	_, flying := l.flying[del.Seq]
+	if _, landed := l.landed[del.Seq]; !landed {
+		_, ok := n.meet(key, item{Delivery: *del}, flying, mayGo)
+		return ok
+	}
+	// It has ended since it was read, or waits for a retry: the store knows.
+	if h := n.heads[key]; h != nil {
+		h.behind = true
+		return true
+	}
+	if !n.hasRoom() {
+		return false
+	}
+	h := &head{key: key, state: headWaiting, item: item{Delivery: *del}}
+	n.heads[key] = h
+	n.seek(h)
+	return true
 }

@@ -51,7 +51,7 @@ func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
 	l.stored, l.unsaved = stored, false
 	l.flow.enable(l.target == nil || l.target.Retry.OnRecovery == retry.Expedite, now)
 	if l.flow.expedite {
-		l.beginOld(now)
+		l.expediteOld(now)
 	}
 	d.wake(l)
 	d.log.Info("Lane changed", "endpoint", l.key.String(), "from", Disabled.String(), "to", Draining.String(), "cause", why)

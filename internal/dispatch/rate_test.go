@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func TestRateLimitHoldsOverAnyWindow(t *testing.T) {
 		{Requests: 90, Interval: time.Minute}, {Requests: 10, Interval: 100 * time.Millisecond}, {Requests: 7200, Interval: time.Hour},
 		{Requests: 50, Interval: time.Second},
 	}
-	random := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // a test
+	random := newDice(7)
 	receive := func(hit) deliver.Result {
 		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 		if random.IntN(10) == 0 {

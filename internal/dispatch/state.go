@@ -32,6 +32,7 @@ const (
 	ReasonRateLimited = "RateLimited" // 429 or 503 with Retry-After
 	ReasonRejecting   = "Rejecting"   // 401, 403, 404, 405 or 407 in a row
 	ReasonGone        = "DisabledByReceiver"
+	ReasonAuthFailed  = "AuthFailed" // no OAuth2 token can be had
 )
 
 const (
@@ -39,6 +40,9 @@ const (
 	faultsToBackOff = 5
 	firstBackOff    = time.Second
 	maxBackOff      = time.Minute
+	// Between two tries to get a token.
+	firstAuthWait = time.Minute
+	maxAuthWait   = 15 * time.Minute
 )
 
 // verdict is what an attempt says about its endpoint.
@@ -64,6 +68,8 @@ type flow struct {
 	// step is how many back-offs in a row have been made; it survives into Draining, so
 	// that a receiver that comes up only to fall over again isn't hammered.
 	step int
+	// authStep is how many times in a row no token could be had.
+	authStep int
 	// until is the time before which no attempt is made.
 	until time.Time
 	// limit is how many attempts may be in flight while Draining.
@@ -90,6 +96,7 @@ func (f *flow) result(v verdict, pause time.Duration, epoch int, expedite bool, 
 	if epoch < f.anew {
 		return
 	}
+	f.authStep = 0
 	switch v {
 	case succeeded:
 		f.rejections = 0
@@ -142,9 +149,24 @@ func (f *flow) backingOff(v verdict, pause time.Duration, current, expedite bool
 		f.until = later(f.until, now.Add(pause))
 	case v == refused:
 		f.drain(expedite, now) // it is up, and says no to this one
+	case f.reason == ReasonAuthFailed:
+		f.backOff(ReasonFailing, pause, now) // there is a token again, and another fault
 	default:
 		f.backOff(f.reason, pause, now)
 	}
+}
+
+// authFailed is for an attempt, begun in the given epoch, that was not made because no
+// token could be had: the lane waits, further and further apart, and burns no attempts.
+// It reports whether that is news.
+func (f *flow) authFailed(epoch int, now time.Time) bool {
+	if epoch < f.anew || f.state == Disabled || f.reason == ReasonAuthFailed && epoch != f.epoch {
+		return false // it speaks of what is no more, or of what is known
+	}
+	f.enter(BackingOff, ReasonAuthFailed, now)
+	f.until = later(f.until, now.Add(min(firstAuthWait<<min(f.authStep, 4), maxAuthWait)))
+	f.authStep++
+	return true
 }
 
 func (f *flow) draining(v verdict, pause time.Duration, current bool, now time.Time) {
@@ -218,7 +240,7 @@ func (f *flow) enable(expedite bool, now time.Time) {
 func (f *flow) changed(now time.Time) {
 	f.epoch++
 	f.anew = f.epoch
-	f.faults, f.rejections = 0, 0
+	f.faults, f.rejections, f.authStep = 0, 0, 0
 	if f.state == BackingOff {
 		f.until, f.step = now, 0
 	}

@@ -218,3 +218,32 @@ func TestARefusalDoesNotEndRejecting(t *testing.T) {
 		t.Errorf("%v %s, want Rejecting: there was no success between", f.state, f.reason)
 	}
 }
+
+// No token can be had: the lane waits further and further apart, up to 15 minutes, and a
+// token ends that.
+func TestAuthFailed(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	var f flow
+	for i, want := range []time.Duration{1, 2, 4, 8, 15, 15, 15} {
+		old := f.epoch
+		if !f.authFailed(f.epoch, now) {
+			t.Fatalf("failure %d is no news", i)
+		}
+		if f.state != BackingOff || f.reason != ReasonAuthFailed || f.until.Sub(now) != want*time.Minute {
+			t.Errorf("after %d failures %s (%s) until %s, want %d minutes", i+1, f.state, f.reason, f.until.Sub(now), want)
+		}
+		if f.authFailed(old, now.Add(time.Second)) {
+			t.Errorf("an attempt from before failure %d counts again", i)
+		}
+		now = f.until
+	}
+	other := f
+	other.result(faulted, 0, other.epoch, true, now)
+	if other.state != BackingOff || other.reason != ReasonFailing || other.authStep != 0 {
+		t.Errorf("after another fault %s (%s), want BackingOff (Failing)", other.state, other.reason)
+	}
+	f.result(succeeded, 0, f.epoch, true, now)
+	if f.state != Draining || f.authStep != 0 {
+		t.Errorf("after a success %s, want Draining", f.state)
+	}
+}

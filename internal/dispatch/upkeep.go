@@ -137,10 +137,7 @@ func (d *Dispatcher) upkeepLane(ctx context.Context, k plan.EndpointKey) error {
 	defer d.mu.Unlock()
 	l.busy = false
 	if settled > 0 {
-		for i := range l.fresh {
-			d.uncache(&l.fresh[i])
-		}
-		l.reset(now)
+		d.reread(l, now)
 		d.log.Info("Waiting deliveries were dead-lettered", "endpoint", k.String(), "reason", reason, "deliveries", settled)
 	}
 	d.wake(l)

@@ -54,9 +54,17 @@ type window struct {
 	oldBefore time.Time
 }
 
-// arrive takes a new event. It reports whether the event is in the window, and so
-// its payload may be.
-func (w *window) arrive(ev *queue.StoredEvent, d queue.Delivery) bool {
+// cached is how many bytes of memory the item's event counts for.
+func (it *item) cached() int {
+	if it.event == nil {
+		return 0
+	}
+	return len(it.event.Body) + 512
+}
+
+// arrive takes a new event. keep says whether there is room for its payload in memory;
+// the result whether it was kept.
+func (w *window) arrive(ev *queue.StoredEvent, d queue.Delivery, keep bool) bool {
 	if ev.Seq <= w.freshSeq {
 		return false // a load has found it already
 	}
@@ -65,8 +73,12 @@ func (w *window) arrive(ev *queue.StoredEvent, d queue.Delivery) bool {
 		return false
 	}
 	w.freshSeq = ev.Seq
-	w.fresh = append(w.fresh, item{Delivery: d, event: ev})
-	return true
+	it := item{Delivery: d}
+	if keep {
+		it.event = ev
+	}
+	w.fresh = append(w.fresh, it)
+	return keep
 }
 
 // note takes a due time that has been written to the store.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +42,8 @@ type world struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 	next  int
+	// undecided: filters can't be asked when events are sent.
+	undecided bool
 
 	mu   sync.Mutex
 	hits []hit
@@ -148,7 +151,12 @@ func (w *world) restart() {
 	w.start()
 }
 
-func (w *world) apply() { w.d.Apply(context.Background(), w.plan) }
+// apply uses a copy of the plan: tests change theirs.
+func (w *world) apply() {
+	p := *w.plan
+	p.Endpoints = slices.Clone(w.plan.Endpoints)
+	w.d.Apply(context.Background(), &p)
+}
 
 // endpoint is the plan's first.
 func (w *world) endpoint() *plan.Endpoint { return &w.plan.Endpoints[0] }
@@ -196,6 +204,11 @@ func (w *world) send(n int) {
 			Namespace: "default", ID: id, WebhookID: id, Type: "order.created", Mode: event.ModePlain,
 			ContentType: "application/json", Body: []byte(`{"id":"` + id + `"}`),
 		}}
+	}
+	if w.undecided {
+		for i := range events {
+			events[i].Undecided = keys
+		}
 	}
 	if _, err := w.store.Accept(context.Background(), events); err != nil {
 		w.t.Fatalf("accept: %v", err)

@@ -122,6 +122,12 @@ type Reader interface {
 	// in order of due time, and the due time of the first one after those (zero:
 	// none).
 	Due(ctx context.Context, endpoint plan.EndpointKey, until time.Time, limit int) ([]Delivery, time.Time, error)
+	// DueUnkeyed is Due for deliveries without an order key (Delivery.Key). The due time
+	// that it gives may be of one with a key.
+	DueUnkeyed(ctx context.Context, endpoint plan.EndpointKey, until time.Time, limit int) ([]Delivery, time.Time, error)
+	// Head gives the waiting delivery that was accepted first of those with an order key,
+	// or, with key 0, of all; ErrNotFound if none waits.
+	Head(ctx context.Context, endpoint plan.EndpointKey, key uint64) (Delivery, error)
 	// Retrying gives retrying and replayed deliveries in order of acceptance, after
 	// a sequence number, whatever their due time.
 	Retrying(ctx context.Context, endpoint plan.EndpointKey, after Seq, limit int) ([]Delivery, error)

@@ -403,6 +403,23 @@ func (q *Queue) Due(_ context.Context, endpoint plan.EndpointKey, until time.Tim
 	return list, time.Time{}, nil
 }
 
+// DueUnkeyed is Due for deliveries without an order key.
+func (q *Queue) DueUnkeyed(ctx context.Context, endpoint plan.EndpointKey, until time.Time, limit int) ([]queue.Delivery, time.Time, error) {
+	list, next, err := q.Due(ctx, endpoint, until, limit)
+	return slices.DeleteFunc(list, func(d queue.Delivery) bool { return d.Key != 0 }), next, err
+}
+
+// Head gives the waiting delivery that was accepted first.
+func (q *Queue) Head(_ context.Context, endpoint plan.EndpointKey, key uint64) (queue.Delivery, error) {
+	list := q.filter(func(d *queue.Delivery) bool {
+		return d.Endpoint == endpoint && d.State.Waiting() && (key == 0 || d.Key == key)
+	})
+	if len(list) == 0 {
+		return queue.Delivery{}, queue.ErrNotFound
+	}
+	return slices.MinFunc(list, func(a, b queue.Delivery) int { return cmp.Compare(a.Seq, b.Seq) }), nil
+}
+
 // Retrying gives retrying and replayed deliveries in order of acceptance.
 func (q *Queue) Retrying(_ context.Context, endpoint plan.EndpointKey, after queue.Seq, limit int) ([]queue.Delivery, error) {
 	list := q.filter(func(d *queue.Delivery) bool {

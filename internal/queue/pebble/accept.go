@@ -184,6 +184,7 @@ func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 		b.key = appendDeliveryKey(b.key[:0], kind, ep.id, ev.Seq)
 		b.value = encodeAs(b.value[:0], kind, &d)
 		b.put(b.key, b.value)
+		b.line(ep, nil, &d)
 		ep.count(&d, 1)
 	}
 	return ev

@@ -98,6 +98,7 @@ func (b *batch) move(ep *endpoint, was, is *queue.Delivery) {
 	b.value = encodeDelivery(b.value[:0], is) // never fresh again, see move's kindFresh
 	b.put(b.key, b.value)
 	b.deliveries[deliveryKey{ep.id, is.Seq}] = is
+	b.line(ep, was, is)
 	ep.count(was, -1)
 	ep.count(is, 1)
 }

@@ -22,6 +22,7 @@ const (
 	kindFresh       = 'f' // f endpointID seq         → time of acceptance, size, order key
 	kindRetrying    = 'r' // r endpointID seq         → delivery
 	kindDue         = 't' // t endpointID due seq     → nothing
+	kindLine        = 'k' // k endpointID key seq     → nothing: waits, and has an order key
 	kindDelivered   = 'd' // d endpointID seq         → delivery
 	kindDead        = 'x' // x endpointID seq         → delivery
 	kindFilterError = 'q' // q endpointID seq         → delivery
@@ -80,6 +81,12 @@ func appendListedKey(k []byte, ns namespaceID, seq queue.Seq) []byte {
 
 func appendAuditKey(k []byte, ns namespaceID, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendNamespaceKey(k, kindAudit, ns), number)
+}
+
+// appendLineKey is the key of a waiting delivery among those with its order key.
+func appendLineKey(k []byte, ep endpointID, key uint64, seq queue.Seq) []byte {
+	k = binary.BigEndian.AppendUint64(appendEndpointKey(k, kindLine, ep), key)
+	return binary.BigEndian.AppendUint64(k, uint64(seq))
 }
 
 func appendDeliveryKey(k []byte, kind byte, ep endpointID, seq queue.Seq) []byte {

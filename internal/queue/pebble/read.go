@@ -173,7 +173,11 @@ func (s *Store) inOrder(ctx context.Context, k plan.EndpointKey, kind byte, p pa
 }
 
 // Due gives retrying and replayed deliveries that are due, by due time.
-func (s *Store) Due(ctx context.Context, k plan.EndpointKey, until time.Time, limit int) (out []queue.Delivery, next time.Time, err error) {
+func (s *Store) Due(ctx context.Context, k plan.EndpointKey, until time.Time, limit int) ([]queue.Delivery, time.Time, error) {
+	return s.due(ctx, k, until, limit, func(*queue.Delivery) bool { return true })
+}
+
+func (s *Store) due(ctx context.Context, k plan.EndpointKey, until time.Time, limit int, counts func(*queue.Delivery) bool) (out []queue.Delivery, next time.Time, err error) {
 	ep := s.endpoints.get(k)
 	if ep == nil {
 		return nil, time.Time{}, s.read(func(pebbledb.Reader) error { return ctx.Err() })
@@ -190,7 +194,9 @@ func (s *Store) Due(ctx context.Context, k plan.EndpointKey, until time.Time, li
 			if err != nil {
 				return err
 			}
-			out = append(out, *d)
+			if counts(d) {
+				out = append(out, *d)
+			}
 			return nil
 		})
 	})

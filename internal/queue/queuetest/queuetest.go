@@ -33,6 +33,7 @@ func Run(t *testing.T, place func(t *testing.T) Open) {
 		{"Settle", testSettle},
 		{"Reschedule", testReschedule},
 		{"Replay", testReplay},
+		{"Line", testLine},
 		{"Lane", testLane},
 		{"Read", testRead},
 		{"Prune", testPrune},
