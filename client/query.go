@@ -97,6 +97,8 @@ type DeliveryFilter struct {
 	// Endpoint is the name of the one endpoint.
 	Endpoint string
 	State    DeliveryState
+	// Since and Until bound when the event was accepted: from Since, before Until.
+	Since, Until time.Time
 	// PageSize is how many are asked for at once, 1 to 500; 0: 100.
 	PageSize int
 }
@@ -108,6 +110,7 @@ func (c *Client) Deliveries(ctx context.Context, namespace string, f DeliveryFil
 	if f.Endpoint != "" {
 		path = []string{"endpoints", f.Endpoint, "deliveries"}
 	}
+	setTimes(query, f.Since, f.Until)
 	if f.State != "" {
 		query.Set("state", string(f.State))
 	}

@@ -35,6 +35,8 @@ type server struct {
 	lanes *ingesttest.Lanes
 	url   string
 	calls atomic.Int64
+	// seen, when set, is called with each request.
+	seen func(*http.Request)
 }
 
 func newServer(t *testing.T) *server {
@@ -54,6 +56,9 @@ func newServer(t *testing.T) *server {
 	api := ingest.New(ingest.Options{Queue: s.queue, Plan: func() *plan.Plan { return p }, Lanes: s.lanes, Authorizer: ingest.Keys(key)})
 	web := httptest.NewServer(http.StripPrefix("/doorstep", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
+		if s.seen != nil {
+			s.seen(r)
+		}
 		api.ServeHTTP(w, r)
 	})))
 	t.Cleanup(web.Close)
@@ -345,5 +350,106 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	var p *client.Problem
 	if !errors.As(err, &p) || p.Status != 307 || elsewhere.Load() != 0 {
 		t.Errorf("%v; %d calls elsewhere", err, elsewhere.Load())
+	}
+}
+
+func TestActions(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	for i := range 5 {
+		s.send(client.Event{ID: fmt.Sprint("evt_", i), Type: []string{"order.created", "order.paid"}[i%2]})
+		s.finish(queue.Seq(i+1), orders, queue.DeadLettered)
+	}
+	if r, err := s.Replay(ctx, "shop", "evt_0", client.ReplayRequest{Endpoint: "orders", Reason: "mended"}); err != nil || !slices.Equal(r.Replayed, []string{"orders"}) {
+		t.Errorf("replay: %+v, %v", r, err)
+	}
+	var p *client.Problem
+	if _, err := s.Replay(ctx, "shop", "evt_0", client.ReplayRequest{Endpoint: "orders"}); !errors.As(err, &p) || p.Kind() != "already-waiting" {
+		t.Errorf("again: %v", err)
+	}
+	q := client.SelectedReplayRequest{Select: client.Selection{
+		States: []client.DeliveryState{client.StateDeadLettered}, Since: start, Until: start.Add(time.Second),
+		EventTypes: []string{"order.*"}, StatusCodes: []int{503}, EventIDs: []string{"evt_1", "evt_2", "evt_3"},
+	}, DryRun: true}
+	if r, err := s.ReplaySelection(ctx, "shop", "orders", q); err != nil || !r.DryRun || r.Matched != 3 || r.Replayed != 0 {
+		t.Errorf("dry run: %+v, %v", r, err)
+	}
+	q.DryRun, q.Limit = false, 2
+	first, err := s.ReplaySelection(ctx, "shop", "orders", q)
+	if err != nil || first.Replayed != 2 || first.Cursor == "" {
+		t.Fatalf("first step: %+v, %v", first, err)
+	}
+	q.Cursor = first.Cursor
+	if r, err := s.ReplaySelection(ctx, "shop", "orders", q); err != nil || r.Replayed != 1 || r.Cursor != "" {
+		t.Errorf("second step: %+v, %v", r, err)
+	}
+	if r, err := s.Test(ctx, "shop", "orders", "a try"); err != nil || !r.Delivered || r.Status != 204 || r.WebhookID == "" {
+		t.Errorf("test: %+v, %v", r, err)
+	}
+	s.lanes.SetRetry(orders, 4)
+	if r, err := s.Retry(ctx, "shop", "orders", ""); err != nil || r.Retried != 4 {
+		t.Errorf("retry: %+v, %v", r, err)
+	}
+	s.lanes.Set(orders, ingest.LaneView{State: ingest.LaneDisabled})
+	if r, err := s.Enable(ctx, "shop", "orders", ""); err != nil || !r.WasDisabled || r.State != client.LaneActive {
+		t.Errorf("enable: %+v, %v", r, err)
+	}
+	if r, err := s.Erase(ctx, "shop", "evt_4", "request 4711"); err != nil || r.Again || r.ErasedAt.IsZero() {
+		t.Errorf("erase: %+v, %v", r, err)
+	}
+	if e, err := s.Get(ctx, "shop", "evt_4"); err != nil || e.ErasedAt.IsZero() {
+		t.Errorf("the erased event: %+v, %v", e, err)
+	}
+	var did []string
+	for a, err := range s.Audit(ctx, "shop", client.AuditFilter{PageSize: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		did = append(did, a.Action)
+		if a.Caller != "key:ci" {
+			t.Errorf("the caller is %s", a.Caller)
+		}
+	}
+	// The retry has found nothing to make due, and so left no record.
+	if want := []string{"erase", "enable", "test", "replay", "replay", "replay"}; !slices.Equal(did, want) {
+		t.Errorf("audit records %v, want %v", did, want)
+	}
+	for a, err := range s.Audit(ctx, "shop", client.AuditFilter{Action: "erase", Target: "evt_4"}) {
+		if err != nil || !strings.Contains(a.Detail, "request 4711") {
+			t.Errorf("audit record %+v, %v", a, err)
+		}
+	}
+}
+
+// A consumer that keeps the cursor sees each event once, in the order of acceptance, whatever arrives between.
+func TestReconciling(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	var seen []string
+	cursor := ""
+	catchUp := func() {
+		for end := false; !end; {
+			page, err := s.EventPage(ctx, "shop", client.EventFilter{OldestFirst: true, Cursor: cursor, PageSize: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Items {
+				seen = append(seen, e.WebhookID)
+			}
+			cursor, end = page.Cursor, page.AtEnd
+		}
+	}
+	var want []string
+	for i := range 9 {
+		id := fmt.Sprint("evt_", i)
+		s.send(client.Event{ID: id, Type: "a"})
+		if want = append(want, id); i%4 == 0 {
+			catchUp()
+		}
+	}
+	catchUp()
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen %v, want %v", seen, want)
+	}
+	if ids := idsOf(t, s.Events(ctx, "shop", client.EventFilter{OldestFirst: true, PageSize: 2})); !slices.Equal(ids, want) {
+		t.Errorf("listed %v, want %v", ids, want)
 	}
 }

@@ -157,7 +157,7 @@ rm "$work/billing-is-broken"
 replayed=0
 if ((dead > 0)); then
   show replay --dead-letters --endpoint billing -n demo --yes | tee "$work/replayed"
-  replayed=$(sed -n 's/^\([0-9]*\) of [0-9]* dead letters.*/\1/p' "$work/replayed")
+  replayed=$(sed -n 's/^\([0-9]*\) deliver.* replayed.*/\1/p' "$work/replayed")
 fi
 await 'payments to be delivered' none_waiting billing
 show get endpoints -n demo

@@ -1,22 +1,18 @@
 package cli
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"iter"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/doorstep-dev/doorstep/client"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
 	"github.com/doorstep-dev/doorstep/internal/standalone"
 )
@@ -36,14 +32,13 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.dataDir, "data-dir", "", "data folder of a standalone Doorstep, to take its api-key from (default $DOORSTEP_DATA)")
 }
 
-// client talks to one API about one namespace.
-type client struct {
-	base      *url.URL
+// api is the API that a command talks to, about one namespace.
+type api struct {
+	*client.Client
 	namespace string
 	key       apiKey
 	// given are the flags by which another command reaches the same API and namespace.
 	given []string
-	http  *http.Client
 }
 
 // apiKey is a key and where it was looked for.
@@ -55,24 +50,19 @@ type apiKey struct {
 	dataDir string
 }
 
-func (f *clientFlags) client(s Streams) (*client, error) {
-	server := firstSet(f.server, s.Getenv("DOORSTEP_SERVER"), defaultServer)
-	base, err := url.Parse(server)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.RawQuery != "" || base.Fragment != "" {
-		return nil, errors.New("the server must be a URL such as " + defaultServer)
-	}
+// api makes the client. A person is told of a failure at once, and decides: nothing is tried again.
+func (f *clientFlags) api(s Streams) (*api, error) {
 	key, err := f.apiKey(s)
 	if err != nil {
 		return nil, err
 	}
-	return &client{
-		base: base, namespace: f.namespace, key: key, given: f.given(),
-		http: &http.Client{
-			Timeout: 70 * time.Second,
-			// A redirect would carry the key, or the event, to somewhere nobody named.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}, nil
+	c, err := client.New(firstSet(f.server, s.Getenv("DOORSTEP_SERVER"), defaultServer), client.Options{
+		Key: key.text, UserAgent: "doorstep/" + Version(), Attempts: 1,
+	})
+	if err != nil {
+		return nil, errors.New("the server must be a URL such as " + defaultServer)
+	}
+	return &api{Client: c, namespace: f.namespace, key: key, given: f.given()}, nil
 }
 
 func (f *clientFlags) apiKey(s Streams) (apiKey, error) {
@@ -120,7 +110,7 @@ func (f *clientFlags) given() []string {
 }
 
 // command is a command line for a person to copy, with the flags that lead it to where c leads.
-func (c *client) command(words ...string) string {
+func (c *api) command(words ...string) string {
 	line := "doorstep"
 	for _, word := range append(words, c.given...) {
 		line += " " + shellWord(word)
@@ -148,175 +138,72 @@ func firstSet(values ...string) string {
 	return ""
 }
 
-// apiError is an answer that is not a success.
-type apiError struct {
-	problem ingest.Problem
-}
-
-// Error is the problem as a sentence.
-func (e *apiError) Error() string {
-	text := firstSet(e.problem.Detail, e.problem.Title, "the server gave no reason")
-	if e.problem.Field != "" {
-		text = e.problem.Field + ": " + text
-	}
-	return fmt.Sprintf("%s (%d)", printable(text), e.problem.Status)
-}
-
-// request is one call of the API.
-type request struct {
-	method string
-	path   []string // below /v1/namespaces/{namespace}
-	query  url.Values
-	header http.Header
-	body   []byte
-}
-
-// do calls the API and decodes its answer into into.
-func (c *client) do(ctx context.Context, r request, into any) error {
-	for _, p := range r.path {
-		if p == "" || p == "." || p == ".." {
-			return fmt.Errorf("%q is not a name; doorstep get events or doorstep get endpoints lists them", p)
-		}
-	}
-	u := c.base.JoinPath(append([]string{"v1", "namespaces", url.PathEscape(c.namespace)}, escaped(r.path)...)...)
-	u.RawQuery = r.query.Encode()
-	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
-	if err != nil {
+// told puts a failure of the API into the words of the command line, which knows of flags and other commands.
+func (c *api) told(err error) error {
+	var problem *client.Problem
+	var unreachable *client.UnreachableError
+	var exit *exitError
+	switch {
+	case err == nil, errors.As(err, &exit):
 		return err
-	}
-	for name, values := range r.header {
-		req.Header[name] = values
-	}
-	if r.method == http.MethodPost && r.header == nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("User-Agent", "doorstep/"+Version())
-	if c.key.text != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key.text)
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return c.unreachable(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	err = decodeAnswer(res, into)
-	var answer *apiError
-	if errors.As(err, &answer) && answer.problem.Status == http.StatusUnauthorized {
-		answer.problem.Field, answer.problem.Detail = "", c.unauthorized()
+	case errors.As(err, &problem):
+		if problem.Status == http.StatusUnauthorized && problem.Kind() != "" {
+			return fmt.Errorf("%s (%d)", c.unauthorized(problem), problem.Status)
+		}
+		return errors.New(printable(err.Error()))
+	case errors.As(err, &unreachable) && errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing listens at %s; if Doorstep runs at another address, name it with --server or DOORSTEP_SERVER; "+
+			"if it does not run, start it with: doorstep standalone -f DIR", c.Host())
+	case errors.Is(err, client.ErrName):
+		return fmt.Errorf("%w; doorstep get events or doorstep get endpoints lists them", err)
 	}
 	return err
 }
 
 // unauthorized says in the words of the command line what the API, which knows of headers only, can't.
-func (c *client) unauthorized() string {
+func (c *api) unauthorized(problem *client.Problem) string {
 	const ways = "--data-dir DIR (or DOORSTEP_DATA) of the Doorstep that runs there, " +
 		"or --api-key-file FILE (or the key itself in DOORSTEP_API_KEY)"
 	switch {
+	case problem.Kind() == "key-expired":
+		return fmt.Sprintf("the key in %s has expired; give %s", c.key.from, ways)
 	case c.key.from != "":
-		return fmt.Sprintf("the API at %s does not know the key in %s; give %s", c.base.Host, c.key.from, ways)
+		return fmt.Sprintf("the API at %s does not know the key in %s; give %s", c.Host(), c.key.from, ways)
 	case c.key.dataDir != "":
 		return fmt.Sprintf("the API at %s wants its key, and the data folder %s holds no api-key; give %s",
-			c.base.Host, c.key.dataDir, ways)
+			c.Host(), c.key.dataDir, ways)
 	}
-	return fmt.Sprintf("the API at %s wants its key; give %s", c.base.Host, ways)
+	return fmt.Sprintf("the API at %s wants its key; give %s", c.Host(), ways)
 }
 
-func escaped(path []string) []string {
-	out := make([]string, len(path))
-	for i, p := range path {
-		out[i] = url.PathEscape(p)
-	}
-	return out
-}
-
-// maxAnswerBytes bounds what is read of an answer.
-const maxAnswerBytes = 64 << 20
-
-func decodeAnswer(res *http.Response, into any) error {
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
+// call runs what a command does with the API, and words its failure.
+func (f *clientFlags) call(s Streams, do func(*api) error) error {
+	c, err := f.api(s)
 	if err != nil {
-		return fmt.Errorf("read the server's answer: %w", err)
+		return err
 	}
-	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		if json.Unmarshal(body, into) != nil || !whole(into) {
-			return errors.New("the server's answer is not what this version of doorstep understands; is it a Doorstep API?")
-		}
-		return nil
-	}
-	var problem ingest.Problem
-	if !strings.HasPrefix(res.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &problem) != nil {
-		return fmt.Errorf("the server answered %s, not as a Doorstep API would", res.Status)
-	}
-	problem.Status = res.StatusCode
-	return &apiError{problem: problem}
+	return c.told(do(c))
 }
 
-// whole reports whether an answer has what every answer of its kind has: any server may
-// say 200 {}, and that is no receipt.
-func whole(answer any) bool {
-	switch a := answer.(type) {
-	case *ingest.Receipt:
-		return a.WebhookID != ""
-	case *ingest.Event:
-		return a.WebhookID != ""
-	case *ingest.ReplayResult:
-		return a.WebhookID != ""
-	case *ingest.Endpoint:
-		return a.Name != ""
-	case *ingest.EnableResult:
-		return a.Endpoint != ""
-	case *ingest.EventList:
-		return a.Items != nil
-	case *ingest.EndpointList:
-		return a.Items != nil
-	case *ingest.DeliveryList:
-		return a.Items != nil
+// collect takes the items of a list until its end, or until most (0: all) are there.
+func collect[T any](items iter.Seq2[T, error], most int) ([]T, error) {
+	all := []T{}
+	for item, err := range items {
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, item); len(all) == most {
+			break
+		}
 	}
-	return true
+	return all, nil
 }
 
-// unreachable words a failed connection without the request's URL.
-func (c *client) unreachable(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
+// pageSize asks for no more than is wanted.
+func pageSize(most int) int {
+	const largest = 500
+	if most == 0 {
+		return largest
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("nothing listens at %s; if Doorstep runs at another address, name it with --server or DOORSTEP_SERVER; "+
-			"if it does not run, start it with: doorstep standalone -f DIR", c.base.Host)
-	}
-	return fmt.Errorf("can't reach Doorstep at %s: %w", c.base.Host, err)
-}
-
-// pages calls a list again and again until its end or until most items (0: all) are there.
-func pages[T any](ctx context.Context, c *client, path []string, query url.Values, most int, items func(T) (n int, cursor string)) error {
-	query = cloneValues(query)
-	for seen := 0; ; {
-		var page T
-		limit := 500
-		if most > 0 {
-			limit = min(limit, most-seen)
-		}
-		query.Set("limit", fmt.Sprint(limit))
-		if err := c.do(ctx, request{method: http.MethodGet, path: path, query: query}, &page); err != nil {
-			return err
-		}
-		n, cursor := items(page)
-		seen += n
-		if cursor == "" || most > 0 && seen >= most {
-			return nil
-		}
-		if cursor == query.Get("cursor") {
-			return errors.New("the server gives the same page again and again; is it a Doorstep API?")
-		}
-		query.Set("cursor", cursor)
-	}
-}
-
-func cloneValues(v url.Values) url.Values {
-	out := make(url.Values, len(v)+2)
-	for name, values := range v {
-		out[name] = values
-	}
-	return out
+	return min(most, largest)
 }

@@ -276,7 +276,7 @@ func TestFailuresAreSentences(t *testing.T) {
 		{[]string{"send", "--type", "order.updated", "--id", "evt_1"}, "error: id: An event with the same source and id"},
 		{[]string{"replay", "evt_1"}, "error: The delivery is already waiting"},
 		{[]string{"replay"}, "error: give the event's WEBHOOK-ID, as `doorstep get events` lists them"},
-		{[]string{"replay", "--dead-letters"}, "error: --dead-letters needs --endpoint"},
+		{[]string{"replay", "--dead-letters"}, "error: a replay by selection needs --endpoint NAME"},
 		{[]string{"endpoint"}, "error: say what to do"},
 		{[]string{"endpoint", "enable"}, "error: doorstep endpoint enable takes an endpoint's NAME"},
 		{[]string{"explain"}, "error: doorstep explain takes a WEBHOOK-ID, as `doorstep get events` lists them\n"},
@@ -334,27 +334,6 @@ func TestReplay(t *testing.T) {
 	}
 	if r := w.want(0, "replay", "evt_1", "--endpoint", "audit", "--force"); r.out != "event/evt_1 replayed to audit\n" {
 		t.Errorf("stdout is %q", r.out)
-	}
-}
-
-func TestReplayDeadLetters(t *testing.T) {
-	w := history(t)
-	w.finish(2, orders, queue.DeadLettered, "Rejected")
-	args := []string{"replay", "--dead-letters", "--endpoint", "orders"}
-	w.in = "n\n"
-	if r := w.want(1, args...); !strings.Contains(r.err, "Send 2 dead letters of endpoint orders again? [y/N]") || r.out != "" {
-		t.Errorf("stdout %q, stderr %q", r.out, r.err)
-	}
-	w.in = ""
-	w.want(1, args...)
-	if got := w.queue.Counts(orders).DeadLettered; got != 2 {
-		t.Fatalf("%d dead letters are left, want 2: nobody said yes", got)
-	}
-	if r := w.want(0, append(args, "--yes")...); r.out != "2 of 2 dead letters of endpoint orders replayed\n" {
-		t.Errorf("stdout is %q", r.out)
-	}
-	if r := w.want(0, args...); r.out != "" || !strings.Contains(r.err, "No dead letters") {
-		t.Errorf("stdout %q, stderr %q", r.out, r.err)
 	}
 }
 

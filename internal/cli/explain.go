@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/client"
 )
 
 func newExplainCommand(s Streams) *cobra.Command {
@@ -28,18 +28,16 @@ func newExplainCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := flags.client(s)
-			if err != nil {
-				return err
-			}
-			event, err := getEvent(cmd.Context(), c, args[0], true)
-			if err != nil {
-				return err
-			}
-			if !text {
-				return printObject(s.Out, output, event)
-			}
-			return describeEvent(s, c, event)
+			return flags.call(s, func(c *api) error {
+				event, err := c.Explain(cmd.Context(), c.namespace, args[0])
+				if err != nil {
+					return err
+				}
+				if !text {
+					return printObject(s.Out, output, event)
+				}
+				return describeEvent(s, c, event)
+			})
 		},
 	}
 	flags.add(cmd)
@@ -48,11 +46,11 @@ func newExplainCommand(s Streams) *cobra.Command {
 }
 
 // describeEvent prints an event, why each endpoint did or didn't get it, and every attempt.
-func describeEvent(s Streams, c *client, e ingest.Event) error {
+func describeEvent(s Streams, c *api, e client.AcceptedEvent) error {
 	facts := [][2]string{
 		{"Webhook-ID", e.WebhookID}, {"Namespace", e.Namespace}, {"ID", e.ID}, {"Source", e.Source}, {"Type", e.Type},
 		{"Subject", e.Subject}, {"Content-Type", e.ContentType},
-		{"Accepted", e.AcceptedAt.UTC().Format(time.RFC3339) + " (" + age(s.Now(), e.AcceptedAt) + " ago)"},
+		{"Accepted", timeAndAge(s, e.AcceptedAt)}, {"Erased", timeAndAge(s, e.ErasedAt)},
 	}
 	for _, f := range facts {
 		if f[1] == "" {
@@ -83,9 +81,9 @@ func describeEvent(s Streams, c *client, e ingest.Event) error {
 }
 
 // describeDeadLetters says of each dead letter what the last attempt failed with, and how to send it again.
-func describeDeadLetters(s Streams, c *client, e ingest.Event) error {
+func describeDeadLetters(s Streams, c *api, e client.AcceptedEvent) error {
 	for _, d := range e.Deliveries {
-		if d.State != ingest.StateDeadLettered {
+		if d.State != client.StateDeadLettered {
 			continue
 		}
 		text := "\n" + printable(d.Endpoint) + ":"
@@ -101,7 +99,7 @@ func describeDeadLetters(s Streams, c *client, e ingest.Event) error {
 }
 
 // lastCause is why the last attempt of a delivery failed; empty if it didn't, or if there was none.
-func lastCause(d ingest.Delivery) string {
+func lastCause(d client.Delivery) string {
 	if len(d.Attempts) == 0 {
 		return ""
 	}
@@ -119,7 +117,7 @@ func cause(status int, reason, message string) string {
 }
 
 // whyTone is the tone of the delivery that an explanation is about.
-func whyTone(e ingest.Event, x ingest.Explanation) tone {
+func whyTone(e client.AcceptedEvent, x client.Explanation) tone {
 	for _, d := range e.Deliveries {
 		if d.Endpoint == x.Endpoint {
 			return stateTone(d.State)
@@ -128,7 +126,7 @@ func whyTone(e ingest.Event, x ingest.Explanation) tone {
 	return plain
 }
 
-func describeAttempts(s Streams, e ingest.Event) error {
+func describeAttempts(s Streams, e client.AcceptedEvent) error {
 	t := &table{header: []string{"ENDPOINT", "ATTEMPT", "AT", "TOOK", "STATUS", "OUTCOME", "REASON", "MESSAGE"}}
 	for _, d := range e.Deliveries {
 		for _, a := range d.Attempts {
@@ -161,7 +159,7 @@ func firstLine(response []byte) string {
 	return string(shown)
 }
 
-func attemptTone(a ingest.Attempt) tone {
+func attemptTone(a client.Attempt) tone {
 	if a.Outcome == "delivered" {
 		return good
 	}

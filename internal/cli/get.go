@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/client"
 )
 
 // getOptions are the flags of the get commands.
@@ -24,21 +22,26 @@ type getOptions struct {
 	endpoint string
 	state    string
 	typ      string
-	since    time.Duration
+	since    string
+	until    string
+	oldest   bool
+	action   string
+	target   string
 }
 
 func newGetCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "get endpoints|events|deliveries|dead-letters",
-		Short: "List endpoints, events, deliveries or dead letters",
+		Use:   "get endpoints|events|deliveries|dead-letters|audit",
+		Short: "List endpoints, events, deliveries, dead letters or what was done by whom",
 		Example: `  doorstep get endpoints -n shop
   doorstep get endpoints -o wide
   doorstep get events --type 'order.*' --since 10m
   doorstep get deliveries --endpoint orders --state retrying
-  doorstep get dead-letters -o json`,
+  doorstep get dead-letters -o json
+  doorstep get audit`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("say what to get: endpoints, events, deliveries or dead-letters")
+			return errors.New("say what to get: endpoints, events, deliveries, dead-letters or audit")
 		},
 	}
 	cmd.AddCommand(
@@ -47,20 +50,42 @@ func newGetCommand(s Streams) *cobra.Command {
 		newGetSubcommand(s, "events [WEBHOOK-ID]", "event", "List events, newest first, or get one with every attempt",
 			(*getOptions).events, func(c *cobra.Command, o *getOptions) {
 				c.Flags().StringVar(&o.typ, "type", "", `only events of this type, or pattern such as "order.*"`)
-				c.Flags().DurationVar(&o.since, "since", 0, "only events accepted within this time, such as 10m")
+				o.addSpanFlags(c)
+				c.Flags().BoolVar(&o.oldest, "oldest-first", false, "list in the order of acceptance")
 			}),
 		newGetSubcommand(s, "deliveries", "delivery", "List deliveries", (*getOptions).deliveries,
 			func(c *cobra.Command, o *getOptions) {
 				c.Flags().StringVar(&o.endpoint, "endpoint", "", "only deliveries to this endpoint")
 				c.Flags().StringVar(&o.state, "state", "",
-					"only deliveries in this state: waiting, pending, retrying, inFlight, held, delivered, deadLettered")
+					"only deliveries in this state: waiting, pending, retrying, inFlight, held, delivered, deadLettered, filterError, discarded")
+				o.addSpanFlags(c)
 			}),
 		newGetSubcommand(s, "dead-letters", "dead-letter", "List dead letters", (*getOptions).deadLetters,
 			func(c *cobra.Command, o *getOptions) {
 				c.Flags().StringVar(&o.endpoint, "endpoint", "", "only dead letters of this endpoint")
+				o.addSpanFlags(c)
+			}),
+		newGetSubcommand(s, "audit", "audits", "List what was done by whom, newest first", (*getOptions).audit,
+			func(c *cobra.Command, o *getOptions) {
+				c.Flags().StringVar(&o.action, "action", "", "only this action: replay, erase, enable, retry or test")
+				c.Flags().StringVar(&o.target, "target", "", "only what was done to this webhook-id or endpoint")
 			}),
 	)
 	return cmd
+}
+
+func (o *getOptions) addSpanFlags(c *cobra.Command) {
+	c.Flags().StringVar(&o.since, "since", "", "only events accepted since: a time such as 2027-01-31T00:00:00Z, or a span such as 10m or 2d")
+	c.Flags().StringVar(&o.until, "until", "", "only events accepted before: a time or a span")
+}
+
+// span reads --since and --until.
+func (o *getOptions) span() (since, until time.Time, err error) {
+	if since, err = o.ago("--since", o.since); err != nil {
+		return since, until, err
+	}
+	until, err = o.ago("--until", o.until)
+	return since, until, err
 }
 
 // getExamples are by the alias of what they get.
@@ -72,11 +97,13 @@ var getExamples = map[string]string{
   doorstep get event evt_1 -o json`,
 	"delivery": `  doorstep get deliveries --state waiting
   doorstep get deliveries --endpoint orders --state retrying`,
+	"audits": `  doorstep get audit -n shop
+  doorstep get audit --action replay --target evt_1`,
 	"dead-letter": `  doorstep get dead-letters
   doorstep get dead-letters --endpoint orders -n shop`,
 }
 
-func newGetSubcommand(s Streams, use, alias, short string, run func(*getOptions, context.Context, *client, []string) error,
+func newGetSubcommand(s Streams, use, alias, short string, run func(*getOptions, context.Context, *api, []string) error,
 	flags func(*cobra.Command, *getOptions),
 ) *cobra.Command {
 	o := &getOptions{Streams: s}
@@ -91,11 +118,7 @@ func newGetSubcommand(s Streams, use, alias, short string, run func(*getOptions,
 		if o.limit < 0 {
 			return errors.New("--limit must be 0 (all) or more")
 		}
-		c, err := o.client.client(s)
-		if err != nil {
-			return err
-		}
-		return run(o, cmd.Context(), c, args)
+		return o.client.call(s, func(c *api) error { return run(o, cmd.Context(), c, args) })
 	}
 	o.client.add(cmd)
 	addOutputFlag(cmd, &o.output)
@@ -118,26 +141,22 @@ func (o *getOptions) show(v any, t *table) error {
 	return t.print(o.Out, o.output == "wide", o.colours())
 }
 
-func (o *getOptions) endpoints(ctx context.Context, c *client, args []string) error {
+func (o *getOptions) endpoints(ctx context.Context, c *api, args []string) error {
 	if len(args) == 1 {
-		var one ingest.Endpoint
-		if err := c.do(ctx, request{method: http.MethodGet, path: []string{"endpoints", args[0]}}, &one); err != nil {
+		one, err := c.Endpoint(ctx, c.namespace, args[0])
+		if err != nil {
 			return err
 		}
-		return o.show(one, o.endpointTable([]ingest.Endpoint{one}))
+		return o.show(one, o.endpointTable([]client.Endpoint{one}))
 	}
-	list := ingest.EndpointList{Items: []ingest.Endpoint{}}
-	err := pages(ctx, c, []string{"endpoints"}, nil, o.limit, func(p ingest.EndpointList) (int, string) {
-		list.Items = append(list.Items, p.Items...)
-		return len(p.Items), p.Cursor
-	})
+	items, err := collect(c.Endpoints(ctx, c.namespace, pageSize(o.limit)), o.limit)
 	if err != nil {
 		return err
 	}
-	return o.show(list, o.endpointTable(list.Items))
+	return o.show(client.EndpointList{Items: items}, o.endpointTable(items))
 }
 
-func (o *getOptions) endpointTable(items []ingest.Endpoint) *table {
+func (o *getOptions) endpointTable(items []client.Endpoint) *table {
 	t := &table{
 		header: []string{"NAME", "READY", "DELIVERING", "WAITING", "OLDEST", "DEAD", "AGE"},
 		wide:   []string{"IN-FLIGHT", "HOST", "POLICY", "LAST-FAILURE", "MESSAGE"},
@@ -159,15 +178,15 @@ func (o *getOptions) endpointTable(items []ingest.Endpoint) *table {
 }
 
 // delivering is the state of a lane, with a reason that says more than the state.
-func delivering(l ingest.Lane) string {
-	if l.State == ingest.LaneBackingOff && l.Reason == "Rejecting" {
+func delivering(l client.Lane) string {
+	if l.State == client.LaneBackingOff && l.Reason == "Rejecting" {
 		return l.Reason
 	}
 	return string(l.State)
 }
 
 // lastFailure is "3s ago, connect: connection refused"; empty for a lane whose last attempt was good.
-func lastFailure(now time.Time, l ingest.Lane) string {
+func lastFailure(now time.Time, l client.Lane) string {
 	f := l.LastFailure
 	if f == nil {
 		return ""
@@ -175,19 +194,19 @@ func lastFailure(now time.Time, l ingest.Lane) string {
 	return age(now, f.Time) + " ago, " + cause(f.Status, f.Reason, f.Message)
 }
 
-func endpointTone(e ingest.Endpoint) tone {
+func endpointTone(e client.Endpoint) tone {
 	switch {
-	case !e.Ready || e.Lane.State == ingest.LaneDisabled:
+	case !e.Ready || e.Lane.State == client.LaneDisabled:
 		return bad
-	case e.Lane.State == ingest.LaneBackingOff || e.Lane.State == ingest.LaneDraining || e.Lane.Held:
+	case e.Lane.State == client.LaneBackingOff || e.Lane.State == client.LaneDraining || e.Lane.Held:
 		return warn
 	}
 	return plain
 }
 
-func (o *getOptions) events(ctx context.Context, c *client, args []string) error {
+func (o *getOptions) events(ctx context.Context, c *api, args []string) error {
 	if len(args) == 1 {
-		event, err := getEvent(ctx, c, args[0], true)
+		event, err := c.Explain(ctx, c.namespace, args[0])
 		if err != nil {
 			return err
 		}
@@ -196,18 +215,12 @@ func (o *getOptions) events(ctx context.Context, c *client, args []string) error
 		}
 		return describeEvent(o.Streams, c, event)
 	}
-	query := url.Values{}
-	if o.typ != "" {
-		query.Set("type", o.typ)
+	filter := client.EventFilter{Type: o.typ, OldestFirst: o.oldest, PageSize: pageSize(o.limit)}
+	var err error
+	if filter.Since, filter.Until, err = o.span(); err != nil {
+		return err
 	}
-	if o.since > 0 {
-		query.Set("since", o.Now().Add(-o.since).UTC().Format(time.RFC3339))
-	}
-	list := ingest.EventList{Items: []ingest.Event{}}
-	err := pages(ctx, c, []string{"events"}, query, o.limit, func(p ingest.EventList) (int, string) {
-		list.Items = append(list.Items, p.Items...)
-		return len(p.Items), p.Cursor
-	})
+	items, err := collect(c.Events(ctx, c.namespace, filter), o.limit)
 	if err != nil {
 		return err
 	}
@@ -215,12 +228,12 @@ func (o *getOptions) events(ctx context.Context, c *client, args []string) error
 		header: []string{"WEBHOOK-ID", "TYPE", "DELIVERED", "WAITING", "DEAD", "AGE"},
 		wide:   []string{"ID", "SOURCE", "CONTENT-TYPE"},
 	}
-	for _, e := range list.Items {
+	for _, e := range items {
 		waiting, delivered, dead := sumStates(e.States)
 		t.add(eventTone(waiting, dead), e.WebhookID, e.Type, strconv.Itoa(delivered), strconv.Itoa(waiting),
 			strconv.Itoa(dead), age(o.Now(), e.AcceptedAt), e.ID, e.Source, e.ContentType)
 	}
-	return o.show(list, t)
+	return o.show(client.EventList{Items: items}, t)
 }
 
 func eventTone(waiting, dead int) tone {
@@ -233,13 +246,14 @@ func eventTone(waiting, dead int) tone {
 	return plain
 }
 
-func sumStates(states map[ingest.DeliveryState]int) (waiting, delivered, dead int) {
+func sumStates(states map[client.DeliveryState]int) (waiting, delivered, dead int) {
 	for state, n := range states {
 		switch {
 		case state.Waiting():
 			waiting += n
-		case state == ingest.StateDelivered:
+		case state == client.StateDelivered:
 			delivered += n
+		case state == client.StateDiscarded: // the endpoint did not want it
 		default:
 			dead += n
 		}
@@ -247,24 +261,18 @@ func sumStates(states map[ingest.DeliveryState]int) (waiting, delivered, dead in
 	return waiting, delivered, dead
 }
 
-func (o *getOptions) listDeliveries(ctx context.Context, c *client, state string) (ingest.DeliveryList, error) {
-	path, query := []string{"deliveries"}, url.Values{}
-	if o.endpoint != "" {
-		path = []string{"endpoints", o.endpoint, "deliveries"}
+func (o *getOptions) listDeliveries(ctx context.Context, c *api, state client.DeliveryState) (client.DeliveryList, error) {
+	filter := client.DeliveryFilter{Endpoint: o.endpoint, State: state, PageSize: pageSize(o.limit)}
+	var err error
+	if filter.Since, filter.Until, err = o.span(); err != nil {
+		return client.DeliveryList{}, err
 	}
-	if state != "" {
-		query.Set("state", state)
-	}
-	list := ingest.DeliveryList{Items: []ingest.Delivery{}}
-	err := pages(ctx, c, path, query, o.limit, func(p ingest.DeliveryList) (int, string) {
-		list.Items = append(list.Items, p.Items...)
-		return len(p.Items), p.Cursor
-	})
-	return list, err
+	items, err := collect(c.Deliveries(ctx, c.namespace, filter), o.limit)
+	return client.DeliveryList{Items: items}, err
 }
 
-func (o *getOptions) deliveries(ctx context.Context, c *client, _ []string) error {
-	list, err := o.listDeliveries(ctx, c, o.state)
+func (o *getOptions) deliveries(ctx context.Context, c *api, _ []string) error {
+	list, err := o.listDeliveries(ctx, c, client.DeliveryState(o.state))
 	if err != nil {
 		return err
 	}
@@ -280,20 +288,20 @@ func (o *getOptions) deliveries(ctx context.Context, c *client, _ []string) erro
 	return o.show(list, t)
 }
 
-func stateTone(s ingest.DeliveryState) tone {
+func stateTone(s client.DeliveryState) tone {
 	switch s {
-	case ingest.StateDelivered:
+	case client.StateDelivered:
 		return good
-	case ingest.StateDeadLettered:
+	case client.StateDeadLettered, client.StateFilterError:
 		return bad
-	case ingest.StateHeld, ingest.StateRetrying:
+	case client.StateHeld, client.StateRetrying:
 		return warn
 	}
 	return plain
 }
 
-func (o *getOptions) deadLetters(ctx context.Context, c *client, _ []string) error {
-	list, err := o.listDeliveries(ctx, c, string(ingest.StateDeadLettered))
+func (o *getOptions) deadLetters(ctx context.Context, c *api, _ []string) error {
+	list, err := o.listDeliveries(ctx, c, client.StateDeadLettered)
 	if err != nil {
 		return err
 	}
@@ -308,12 +316,16 @@ func (o *getOptions) deadLetters(ctx context.Context, c *client, _ []string) err
 	return o.show(list, t)
 }
 
-func getEvent(ctx context.Context, c *client, webhookID string, explain bool) (ingest.Event, error) {
-	query := url.Values{}
-	if explain {
-		query.Set("explain", "true")
+func (o *getOptions) audit(ctx context.Context, c *api, _ []string) error {
+	items, err := collect(c.Audit(ctx, c.namespace, client.AuditFilter{
+		Action: o.action, Target: o.target, PageSize: pageSize(o.limit),
+	}), o.limit)
+	if err != nil {
+		return err
 	}
-	var event ingest.Event
-	err := c.do(ctx, request{method: http.MethodGet, path: []string{"events", webhookID}, query: query}, &event)
-	return event, err
+	t := &table{header: []string{"AT", "CALLER", "ACTION", "TARGET", "COUNT", "DETAIL"}}
+	for _, a := range items {
+		t.add(plain, a.At.UTC().Format(time.RFC3339), a.Caller, a.Action, a.Target, strconv.Itoa(a.Count), a.Detail)
+	}
+	return o.show(client.AuditList{Items: items}, t)
 }

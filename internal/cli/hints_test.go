@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/client"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -113,20 +114,20 @@ func TestStateHasOneName(t *testing.T) {
 func TestLastFailure(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		f    *ingest.Failure
+		f    *client.Failure
 		want string
 	}{
 		{"none", nil, ""},
-		{"an answer", &ingest.Failure{Status: 401, Reason: "auth_rejected", Message: "the receiver answered 401"},
+		{"an answer", &client.Failure{Status: 401, Reason: "auth_rejected", Message: "the receiver answered 401"},
 			"3s ago, auth_rejected: the receiver answered 401"},
-		{"no answer", &ingest.Failure{Reason: "connect", Message: "connection refused"}, "3s ago, connect: connection refused"},
-		{"no message", &ingest.Failure{Status: 503, Reason: "server_error"}, "3s ago, server_error: 503"},
-		{"no more than a code", &ingest.Failure{Status: 503}, "3s ago, 503"},
+		{"no answer", &client.Failure{Reason: "connect", Message: "connection refused"}, "3s ago, connect: connection refused"},
+		{"no message", &client.Failure{Status: 503, Reason: "server_error"}, "3s ago, server_error: 503"},
+		{"no more than a code", &client.Failure{Status: 503}, "3s ago, 503"},
 	} {
 		if c.f != nil {
 			c.f.Time = start.Add(-3 * time.Second)
 		}
-		if got := lastFailure(start, ingest.Lane{LastFailure: c.f}); got != c.want {
+		if got := lastFailure(start, client.Lane{LastFailure: c.f}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -137,7 +138,7 @@ func TestHelpHasExamples(t *testing.T) {
 	w := newWorld(t)
 	for _, args := range []string{
 		"send", "get", "get endpoints", "get events", "get deliveries", "get dead-letters", "explain", "replay",
-		"endpoint", "endpoint enable", "endpoint status", "apikey", "apikey new", "receive", "standalone",
+		"get audit", "erase", "endpoint", "endpoint enable", "endpoint status", "endpoint test", "endpoint retry", "apikey", "apikey new", "receive", "standalone",
 	} {
 		r := w.want(0, append(strings.Fields(args), "--help")...)
 		if !strings.Contains(r.out, "Examples:\n  doorstep "+strings.Fields(args)[0]) {

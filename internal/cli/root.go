@@ -39,10 +39,11 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.message }
 
-// The exit codes of send --wait beside 0 and 1.
+// The exit codes of send --wait beside 0 and 1, and that of endpoint test.
 const (
 	exitDeadLettered = 2
 	exitTimeout      = 3
+	exitNotTaken     = 2
 )
 
 // Main runs the command tree with the process's arguments until it is done, or until SIGINT or SIGTERM, and returns
@@ -93,6 +94,7 @@ func NewCommand(name string, s Streams) *cobra.Command {
 		newGetCommand(s),
 		newExplainCommand(s),
 		newReplayCommand(s),
+		newEraseCommand(s),
 		newEndpointCommand(s),
 		newAPIKeyCommand(s),
 		newReceiveCommand(s),

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/doorstep-dev/doorstep/internal/ingest"
+	"github.com/doorstep-dev/doorstep/client"
 )
 
 // sendOptions are the flags of send.
@@ -60,25 +59,19 @@ func (o *sendOptions) run(ctx context.Context) error {
 	if _, err := isText(o.output); err != nil {
 		return err
 	}
-	c, err := o.client.client(o.Streams)
-	if err != nil {
-		return err
-	}
-	post, err := o.request()
-	if err != nil {
-		return err
-	}
-	var receipt ingest.Receipt
-	if err := c.do(ctx, post, &receipt); err != nil {
-		return err
-	}
-	if !o.wait {
-		return o.printReceipt(c, receipt)
-	}
-	return o.follow(ctx, c, receipt)
+	return o.client.call(o.Streams, func(c *api) error {
+		receipt, err := o.send(ctx, c)
+		if err != nil {
+			return err
+		}
+		if !o.wait {
+			return o.printReceipt(c, receipt)
+		}
+		return o.follow(ctx, c, receipt)
+	})
 }
 
-func (o *sendOptions) printReceipt(c *client, r ingest.Receipt) error {
+func (o *sendOptions) printReceipt(c *api, r client.Receipt) error {
 	if text, _ := isText(o.output); !text {
 		return printObject(o.Out, o.output, r)
 	}
@@ -86,7 +79,7 @@ func (o *sendOptions) printReceipt(c *client, r ingest.Receipt) error {
 	return err
 }
 
-func receiptLine(c *client, r ingest.Receipt) string {
+func receiptLine(c *api, r client.Receipt) string {
 	switch {
 	case r.Duplicate:
 		return fmt.Sprintf("event/%s was accepted before; nothing new is sent", r.WebhookID)
@@ -98,38 +91,37 @@ func receiptLine(c *client, r ingest.Receipt) string {
 	return fmt.Sprintf("event/%s accepted for %d endpoints", r.WebhookID, r.Endpoints)
 }
 
-// request makes the POST. JSON goes in Doorstep's own envelope, around the data as it is.
-func (o *sendOptions) request() (request, error) {
+// send posts the event. JSON goes in Doorstep's own envelope, around the data as it is.
+func (o *sendOptions) send(ctx context.Context, c *api) (client.Receipt, error) {
 	data, err := o.readData()
 	if err != nil {
-		return request{}, err
+		return client.Receipt{}, err
 	}
 	media, _, err := mime.ParseMediaType(o.contentType)
 	if err != nil {
-		return request{}, errors.New("--content-type is not a content type; give one such as text/xml")
+		return client.Receipt{}, errors.New("--content-type is not a content type; give one such as text/xml")
 	}
-	post := request{method: http.MethodPost, path: []string{"events"}, body: data,
-		header: http.Header{"Content-Type": {o.contentType}}}
+	header := http.Header{"Content-Type": {o.contentType}}
 	if strings.HasPrefix(media, "application/cloudevents") {
 		if o.typ != "" || o.id != "" || o.source != "" {
-			return request{}, errors.New("with a CloudEvents content type the event's type, id and source are in --data")
+			return client.Receipt{}, errors.New("with a CloudEvents content type the event's type, id and source are in --data")
 		}
-		return post, nil
+		return c.Post(ctx, c.namespace, header, data)
 	}
 	if o.typ == "" {
-		return request{}, errors.New("give the event's type: --type order.created")
+		return client.Receipt{}, errors.New("give the event's type: --type order.created")
 	}
 	if o.id == "" {
-		o.id = "evt_" + strings.ToLower(rand.Text())
+		o.id = client.NewID()
 	}
 	if media != "application/json" {
-		return o.binary(post), nil
+		o.binary(header)
+		return c.Post(ctx, c.namespace, header, data)
 	}
 	if !json.Valid(data) {
-		return request{}, errors.New("--data is not JSON; quote it for the shell, or say what it is by --content-type")
+		return client.Receipt{}, errors.New("--data is not JSON; quote it for the shell, or say what it is by --content-type")
 	}
-	post.body = envelope(o.id, o.typ, o.source, data)
-	return post, nil
+	return c.Send(ctx, c.namespace, client.Event{ID: o.id, Type: o.typ, Source: o.source, Data: json.RawMessage(data)})
 }
 
 func (o *sendOptions) readData() ([]byte, error) {
@@ -161,30 +153,12 @@ func readBounded(r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// envelope puts the data in as it is: encoding it again would compact it.
-func envelope(id, typ, source string, data []byte) []byte {
-	b := []byte(`{"id":`)
-	b = append(b, quoted(id)...)
-	b = append(append(b, `,"type":`...), quoted(typ)...)
-	if source != "" {
-		b = append(append(b, `,"source":`...), quoted(source)...)
-	}
-	b = append(append(b, `,"data":`...), data...)
-	return append(b, '}')
-}
-
-func quoted(s string) []byte {
-	b, _ := json.Marshal(s) // a string always encodes
-	return b
-}
-
 // binary makes it a CloudEvent in binary mode; values are percent-encoded as its HTTP binding says (3.1.3.2).
-func (o *sendOptions) binary(post request) request {
-	post.header["Ce-Specversion"] = []string{"1.0"}
-	post.header["Ce-Id"] = []string{headerValue(o.id)}
-	post.header["Ce-Type"] = []string{headerValue(o.typ)}
-	post.header["Ce-Source"] = []string{headerValue(firstSet(o.source, "/doorstep/send"))}
-	return post
+func (o *sendOptions) binary(header http.Header) {
+	header["Ce-Specversion"] = []string{"1.0"}
+	header["Ce-Id"] = []string{headerValue(o.id)}
+	header["Ce-Type"] = []string{headerValue(o.typ)}
+	header["Ce-Source"] = []string{headerValue(firstSet(o.source, "/doorstep/send"))}
 }
 
 func headerValue(s string) string {
@@ -206,7 +180,7 @@ const (
 )
 
 // follow prints each delivery's outcome once it has one.
-func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) error {
+func (o *sendOptions) follow(ctx context.Context, c *api, r client.Receipt) error {
 	text, _ := isText(o.output)
 	if text {
 		if _, err := fmt.Fprintln(o.Out, receiptLine(c, r)); err != nil {
@@ -216,14 +190,14 @@ func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) e
 	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	told := make(map[string]bool)
-	var event ingest.Event
+	var event client.AcceptedEvent
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
-		seen, err := getEvent(waiting, c, r.WebhookID, false)
-		var answer *apiError
+		seen, err := c.Get(waiting, c.namespace, r.WebhookID)
+		var answer *client.Problem
 		switch {
 		case err == nil:
 			event = seen
-		case errors.As(err, &answer) && !answer.problem.Retryable:
+		case errors.As(err, &answer) && !answer.Retryable:
 			return err
 		}
 		// Another failure is a Doorstep that is being restarted, perhaps: the wait goes on.
@@ -244,7 +218,7 @@ func (o *sendOptions) follow(ctx context.Context, c *client, r ingest.Receipt) e
 }
 
 // tell prints what has ended since the last time.
-func (o *sendOptions) tell(e ingest.Event, told map[string]bool) error {
+func (o *sendOptions) tell(e client.AcceptedEvent, told map[string]bool) error {
 	for _, d := range e.Deliveries {
 		if d.State.Waiting() || told[d.Endpoint] {
 			continue
@@ -261,14 +235,19 @@ func (o *sendOptions) tell(e ingest.Event, told map[string]bool) error {
 	return nil
 }
 
-func outcomeWord(d ingest.Delivery) string {
-	if d.State == ingest.StateDelivered {
+func outcomeWord(d client.Delivery) string {
+	switch d.State {
+	case client.StateDelivered:
 		return "delivered"
+	case client.StateDiscarded:
+		return "discarded (its filter does not take the event)"
+	case client.StateFilterError:
+		return "kept (" + firstSet(printable(d.Reason), "its filter failed") + ")"
 	}
 	return "dead-lettered (" + firstSet(d.Reason, "no reason") + ")"
 }
 
-func countAttempts(d ingest.Delivery) string {
+func countAttempts(d client.Delivery) string {
 	words := strconv.Itoa(d.AttemptCount) + " attempts"
 	if d.AttemptCount == 1 {
 		words = "1 attempt"
@@ -282,7 +261,7 @@ func countAttempts(d ingest.Delivery) string {
 	return words
 }
 
-func (o *sendOptions) conclude(e ingest.Event, dead int) error {
+func (o *sendOptions) conclude(e client.AcceptedEvent, dead int) error {
 	if text, _ := isText(o.output); !text {
 		if err := printObject(o.Out, o.output, e); err != nil {
 			return err
@@ -295,7 +274,7 @@ func (o *sendOptions) conclude(e ingest.Event, dead int) error {
 }
 
 // timedOut says what is known of a delivery that has not ended. Of an event that was never seen, nothing is.
-func (o *sendOptions) timedOut(ctx context.Context, c *client, e ingest.Event, webhookID string) error {
+func (o *sendOptions) timedOut(ctx context.Context, c *api, e client.AcceptedEvent, webhookID string) error {
 	if ctx.Err() != nil {
 		return &exitError{code: 1, message: "interrupted; the event was accepted and is delivered all the same"}
 	}
@@ -314,8 +293,8 @@ func (o *sendOptions) timedOut(ctx context.Context, c *client, e ingest.Event, w
 }
 
 // waitingWords say how a delivery waits: what holds it, or what its last attempt failed with.
-func waitingWords(d ingest.Delivery) string {
-	if d.State == ingest.StateHeld && d.Reason != "" {
+func waitingWords(d client.Delivery) string {
+	if d.State == client.StateHeld && d.Reason != "" {
 		return "held: " + printable(d.Reason)
 	}
 	return string(d.State) + " after " + countAttempts(d)
