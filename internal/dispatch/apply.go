@@ -29,6 +29,7 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 	now := d.clock.Now()
 	d.maxInFlight = max(p.Pool.MaxInFlight, 1)
 	d.deleted = deleted
+	d.dropResponses = p.Pool.Retention.DropResponses
 	for k := range targets {
 		d.lane(k)
 	}

@@ -157,13 +157,14 @@ func (d *Dispatcher) judge(j job, res *deliver.Result) (queue.Outcome, bool) {
 		l.unsaved = true
 	}
 	unsaved := l.remember()
+	keep := !d.dropResponses
 	d.landed(l)
 	d.mu.Unlock()
 
 	if before != state || beforeReason != stateReason {
 		d.log.Info("Lane changed", "endpoint", l.key.String(), "from", before.String(), "to", state.String(), "reason", stateReason, "cause", causeOf(res))
 	}
-	o := queue.Outcome{Seq: j.item.Seq, Endpoint: l.key, Attempt: attemptRecord(j, res, class)}
+	o := queue.Outcome{Seq: j.item.Seq, Endpoint: l.key, Attempt: attemptRecord(j, res, class, keep)}
 	switch class {
 	case retry.Delivered:
 		o.To = queue.Delivered
@@ -221,13 +222,15 @@ func disabledMessage(res *deliver.Result) string {
 	return "the receiver asked not to be sent to any more (webhook-delivery: disable)"
 }
 
-func attemptRecord(j job, res *deliver.Result, class retry.Class) queue.Attempt {
+// attemptRecord is what is kept of an attempt; keep says whether that is the beginning
+// of a failed answer's body too.
+func attemptRecord(j job, res *deliver.Result, class retry.Class, keep bool) queue.Attempt {
 	a := queue.Attempt{
 		Number: j.item.Attempts + 1, StartedAt: res.StartedAt, Duration: res.Duration,
 		Status: res.Status, Class: class, Reason: res.Reason, Message: res.Message, Sent: res.Sent,
 		Replay: j.item.Replays > 0, HandlerVersion: res.HandlerVersion,
 	}
-	if class != retry.Delivered {
+	if keep && class != retry.Delivered {
 		a.Response = res.Response
 	}
 	return a

@@ -343,3 +343,24 @@ func TestTheMendedFilterDecides(t *testing.T) {
 		w.want(0, 2, 0)
 	})
 }
+
+// case SS134: bodies of answers are kept of failures only, and not at all where the pool
+// says so.
+func TestResponseBodies(t *testing.T) {
+	inWorld(t, func(hit) deliver.Result {
+		res := status(400)
+		res.Response = []byte("internal state")
+		return res
+	}, func(w *world) {
+		for _, drop := range []bool{false, true} {
+			w.plan.Pool.Retention.DropResponses = drop
+			w.apply()
+			w.send(1)
+			w.after(time.Second)
+			as, err := w.store.Attempts(context.Background(), queue.Seq(w.next), w.key())
+			if err != nil || len(as) != 1 || (len(as[0].Response) == 0) != drop {
+				t.Errorf("with DropResponses %t the attempts are %+v (%v)", drop, as, err)
+			}
+		}
+	})
+}

@@ -57,6 +57,8 @@ type Dispatcher struct {
 	maxInFlight, workers, inFlight, busyLanes int
 	cached                                    int // bytes of payloads in windows
 	stopping                                  bool
+	// dropResponses keeps no answer's body with its attempt.
+	dropResponses bool
 	// turned is when a worker last looked for something to do; beat when Run last saw
 	// that this works, in steady nanoseconds.
 	turned    time.Time
