@@ -223,6 +223,9 @@ type StoredEvent struct {
 	AcceptedAt  time.Time
 	TraceParent string
 	Endpoints   []plan.EndpointKey
+	// Size is that of the payload as it was accepted, known also where Body isn't read. 0 of
+	// what the first format stored.
+	Size int
 	// Erased is when its payload was erased, in steady time; zero: it was not.
 	Erased time.Time
 	// Undecided and FilterErrors are those of NewEvent. They are told to the Listener and

@@ -8,19 +8,28 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
-const pruneInterval = time.Minute
+const (
+	// pruneInterval is how soon the store notices that it has grown over its size; looking
+	// costs next to nothing while nothing is to be forgotten.
+	pruneInterval = time.Second
+	// dropEvery is of how many looks one drops payloads, if they are to be dropped: each
+	// reads what was delivered since.
+	dropEvery = 10
+)
 
 // prune forgets what the plan's retention has ended for.
 func (p *process) prune(ctx context.Context) error {
 	t := time.NewTicker(pruneInterval)
 	defer t.Stop()
-	for {
+	for look := 0; ; look++ {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 		}
-		_, err := p.store.Prune(ctx, retentionOf(&p.plan.Load().Pool, p.store.Clock().Now()))
+		r := retentionOf(&p.plan.Load().Pool, p.store.Clock().Now())
+		r.DropPayloads = r.DropPayloads && look%dropEvery == 0
+		_, err := p.store.Prune(ctx, r)
 		if err != nil && ctx.Err() == nil {
 			p.Log.Error(err, "Forgetting old events failed; it is tried again in a minute")
 			pause(ctx, time.Minute)

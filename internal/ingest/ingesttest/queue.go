@@ -88,7 +88,7 @@ func (q *Queue) Accept(_ context.Context, events []queue.NewEvent) ([]queue.Acce
 func (q *Queue) add(e queue.NewEvent) queue.Accepted {
 	now := q.Now()
 	stored := &queue.StoredEvent{Event: e.Event, Seq: queue.Seq(len(q.events) + 1), AcceptedAt: now,
-		TraceParent: e.TraceParent, Endpoints: e.Endpoints, Undecided: e.Undecided, FilterErrors: e.FilterErrors}
+		TraceParent: e.TraceParent, Endpoints: e.Endpoints, Size: len(e.Event.Body), Undecided: e.Undecided, FilterErrors: e.FilterErrors}
 	q.events = append(q.events, stored)
 	for _, key := range e.Endpoints {
 		d := stored.New(key)

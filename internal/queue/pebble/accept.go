@@ -149,7 +149,7 @@ func (b *batch) identityIterator() (*pebbledb.Iterator, error) {
 func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	ev := &queue.StoredEvent{
 		Event: n.Event, Seq: b.s.nextSeq, AcceptedAt: b.now, TraceParent: n.TraceParent,
-		Undecided: n.Undecided, FilterErrors: n.FilterErrors,
+		Size: len(n.Event.Body), Undecided: n.Undecided, FilterErrors: n.FilterErrors,
 	}
 	b.s.nextSeq++
 	b.arrived = append(b.arrived, ev)
@@ -186,6 +186,12 @@ func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 		b.put(b.key, b.value)
 		b.line(ep, nil, &d)
 		ep.count(&d, 1)
+		if !d.State.Waiting() {
+			b.s.segments.ended(ev.Seq, d.State, b.now)
+		}
+	}
+	if len(eps) == 0 {
+		b.s.segments.ended(ev.Seq, queue.Delivered, b.now)
 	}
 	return ev
 }

@@ -28,6 +28,7 @@ func (a *auditOp) apply(b *batch) error {
 	ns := b.namespace(a.record.Namespace)
 	a.record.At = b.now
 	b.s.lastAudit = max(b.s.lastAudit+1, uint64(nanos(b.now))) //nolint:gosec // never negative
+	ns.firstAudit.CompareAndSwap(0, b.s.lastAudit)
 	b.put(appendAuditKey(nil, ns.id, b.s.lastAudit), encodeAudit(&a.record))
 	b.durable = true
 	return nil
@@ -71,13 +72,16 @@ func (s *Store) Audits(ctx context.Context, namespace string, before uint64, lim
 	return out, next, err
 }
 
-// loadAudits finds the last number given.
+// loadAudits finds the first and the last numbers.
 func (s *Store) loadAudits() error {
 	for _, ns := range s.endpoints.namespaces.all() {
 		prefix := appendNamespaceKey(nil, kindAudit, ns.id)
 		it, err := s.db.NewIter(&pebbledb.IterOptions{LowerBound: prefix, UpperBound: upper(prefix)})
 		if err != nil {
 			return err
+		}
+		if it.First() {
+			ns.firstAudit.Store(binary.BigEndian.Uint64(it.Key()[5:]))
 		}
 		if it.Last() {
 			s.lastAudit = max(s.lastAudit, binary.BigEndian.Uint64(it.Key()[5:]))
@@ -86,5 +90,47 @@ func (s *Store) loadAudits() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// audits forgets records that are as old as dead letters that are forgotten.
+func (p *pruner) audits(ctx context.Context) error {
+	line := uint64(nanos(p.DeadLetters)) //nolint:gosec // never negative
+	for _, ns := range p.s.endpoints.namespaces.all() {
+		if first := ns.firstAudit.Load(); first == 0 || first >= line {
+			continue
+		}
+		op := &forgetAuditsOp{waitOp: newWaitOp(), namespace: ns, before: line}
+		if err := p.s.run(ctx, op, op.done); err != nil {
+			return err
+		}
+		p.done.AuditRecords += op.removed
+	}
+	return nil
+}
+
+// forgetAuditsOp forgets a namespace's records below a number.
+type forgetAuditsOp struct {
+	waitOp
+	namespace *namespace
+	before    uint64
+	removed   int64
+}
+
+func (o *forgetAuditsOp) apply(b *batch) error {
+	left := uint64(0)
+	err := scan(context.Background(), b.s.db, appendNamespaceKey(nil, kindAudit, o.namespace.id), nil, func(k, _ []byte) error {
+		if n := binary.BigEndian.Uint64(k[5:]); n >= o.before {
+			left = n
+			return errStop
+		}
+		o.removed++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b.delRange(appendAuditKey(nil, o.namespace.id, 0), appendAuditKey(nil, o.namespace.id, o.before))
+	o.namespace.firstAudit.Store(left)
 	return nil
 }

@@ -108,7 +108,7 @@ func TestOpsOfOneBatchSeeEachOther(t *testing.T) {
 		if errs := together(t, s, deliveredOp(1)); errs[0] != nil {
 			t.Fatal(errs)
 		}
-		prune := &pruneOp{Retention: queue.Retention{Delivered: far, DeadLetters: far, Identities: far}, limit: 10}
+		prune := lookedAt(t, s, far)
 		again := &acceptOp{events: []queue.NewEvent{testEvent("0")}}
 		errs := together(t, s, prune, &replayOp{key: ep, seq: 1, force: true}, deliveredOp(1), again)
 		for i, want := range []error{nil, queue.ErrNotFound, queue.ErrNotWaiting, nil} {
@@ -116,7 +116,7 @@ func TestOpsOfOneBatchSeeEachOther(t *testing.T) {
 				t.Errorf("op %d: %v, want %v", i, errs[i], want)
 			}
 		}
-		if prune.pruned != 1 || again.accepted[0].Duplicate || again.accepted[0].Seq != 2 {
+		if prune.removed.Events != 1 || again.accepted[0].Duplicate || again.accepted[0].Seq != 2 {
 			t.Errorf("%+v, %+v", prune, again.accepted)
 		}
 		if _, err := s.Event(t.Context(), 2); err != nil {
@@ -129,11 +129,33 @@ func TestOpsOfOneBatchSeeEachOther(t *testing.T) {
 	t.Run("replayed, then not forgotten", func(t *testing.T) {
 		s := openTest(t)
 		acceptTest(t, s, 1)
-		prune := &pruneOp{Retention: queue.Retention{Delivered: far, DeadLetters: far, Identities: far}, limit: 10}
-		if errs := together(t, s, deliveredOp(1), &replayOp{key: ep, seq: 1, force: true}, prune); errors.Join(errs...) != nil || prune.pruned != 0 {
-			t.Errorf("%v, %+v", errs, prune)
+		if errs := together(t, s, deliveredOp(1)); errs[0] != nil {
+			t.Fatal(errs)
+		}
+		prune := lookedAt(t, s, far)
+		if errs := together(t, s, &replayOp{key: ep, seq: 1, force: true}, prune); errors.Join(errs...) != nil || prune.removed.Events != 0 {
+			t.Errorf("%v, %+v", errs, prune.removed)
+		}
+		if errs := together(t, s, deliveredOp(1)); errs[0] != nil {
+			t.Fatal(errs)
+		}
+		if n, err := s.Prune(t.Context(), queue.Retention{Delivered: far}); err != nil || n.Events != 1 {
+			t.Errorf("later: %+v, %v", n, err)
 		}
 	})
+}
+
+// lookedAt has the first segment looked at, for an op that forgets what it found.
+func lookedAt(t *testing.T, s *Store, before time.Time) *forgetOp {
+	t.Helper()
+	if errs := together(t, s, &beginOp{}); errs[0] != nil {
+		t.Fatal(errs)
+	}
+	l := &look{s: s, Retention: queue.Retention{Delivered: before, DeadLetters: before}}
+	if err := s.view(func(r pebbledb.Reader) error { return l.read(t.Context(), r) }); err != nil {
+		t.Fatal(err)
+	}
+	return &forgetOp{look: l, identities: before}
 }
 
 // An op that fails in the middle leaves nothing in its batch, although others of the
@@ -152,11 +174,6 @@ func TestAFailedOpLeavesNothing(t *testing.T) {
 			_, err := s.Reschedule(context.Background(), ep, map[queue.Seq]time.Time{1: past, 2: past, 3: past})
 			return err
 		}},
-		{"Prune", func(s *Store) error {
-			far := time.Now().Add(time.Hour)
-			_, err := s.Prune(context.Background(), queue.Retention{Delivered: far, DeadLetters: far, Identities: far})
-			return err
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openTest(t)
@@ -164,9 +181,6 @@ func TestAFailedOpLeavesNothing(t *testing.T) {
 			id := s.endpoints.get(ep).id
 			for _, seq := range []queue.Seq{1, 2} {
 				to := queue.Outcome{Seq: seq, Endpoint: ep, To: queue.Retrying, DueAt: time.Now(), Delay: time.Second}
-				if c.name == "Prune" {
-					to.To = queue.Delivered
-				}
 				if errs := together(t, s, &recordOp{outcome: to}); errs[0] != nil {
 					t.Fatal(errs)
 				}

@@ -31,10 +31,10 @@ func (b *batch) waiting(ep *endpoint, seq queue.Seq) (*queue.Delivery, error) {
 // find looks for a delivery in what this batch has written, and then in the given
 // places of the store.
 func (b *batch) find(ep *endpoint, seq queue.Seq, kinds ...byte) (*queue.Delivery, error) {
+	if b.forgotten[seq] {
+		return nil, queue.ErrNotFound
+	}
 	if d, ok := b.deliveries[deliveryKey{ep.id, seq}]; ok {
-		if d == nil {
-			return nil, queue.ErrNotFound
-		}
 		return d, nil
 	}
 	if len(b.arrived) > 0 && seq >= b.arrived[0].Seq && seq < b.s.nextSeq {
@@ -101,6 +101,11 @@ func (b *batch) move(ep *endpoint, was, is *queue.Delivery) {
 	b.line(ep, was, is)
 	ep.count(was, -1)
 	ep.count(is, 1)
+	if is.State.Waiting() {
+		b.s.segments.changed(is.Seq)
+	} else {
+		b.s.segments.ended(is.Seq, is.State, b.now)
+	}
 }
 
 // end makes a delivery a finished one.

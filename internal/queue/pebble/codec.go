@@ -147,6 +147,7 @@ func encodeEvent(b []byte, ev *queue.StoredEvent, eps []endpointID) []byte {
 		e.uint(15, uint64(ep))
 	}
 	e.time(17, ev.Erased)
+	e.int(18, ev.Size)
 	return e.b
 }
 
@@ -193,6 +194,8 @@ func decodeEvent(seq queue.Seq, b []byte) (*queue.StoredEvent, []endpointID, err
 			eps = append(eps, endpointID(f.u)) //nolint:gosec // written from an endpointID
 		case 17:
 			ev.Erased = f.time()
+		case 18:
+			ev.Size = f.int()
 		}
 		return err
 	})

@@ -83,6 +83,7 @@ func (e *eraseOp) apply(b *batch) error {
 		b.erased = map[queue.Seq]bool{}
 	}
 	b.erased[e.seq] = true
+	b.s.segments.changed(e.seq)
 	b.durable = true
 	return nil
 }

@@ -16,6 +16,8 @@ type namespace struct {
 	name string
 	// waiting is what its waiting deliveries take on disk, in bytes.
 	waiting atomic.Int64
+	// firstAudit is the number of its oldest audit record, 0 if there is none.
+	firstAudit atomic.Uint64
 }
 
 // namespaceTable is every namespace the store has ever had an event or an audit record of.

@@ -141,5 +141,8 @@ func (s *Store) decodeEvent(seq queue.Seq, v []byte) (*queue.StoredEvent, []endp
 
 // envelope reads an event without its payload, as it was before this batch.
 func (b *batch) envelope(seq queue.Seq) (*queue.StoredEvent, []endpointID, error) {
+	if b.forgotten[seq] {
+		return nil, nil, queue.ErrNotFound
+	}
 	return b.s.envelope(b.s.db, seq)
 }

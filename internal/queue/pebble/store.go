@@ -47,6 +47,12 @@ type Store struct {
 
 	endpoints endpointTable
 	usage     usage
+	segments  segments
+	// pruning is held by Prune, and guards reclaim.
+	pruning sync.Mutex
+	reclaim reclaim
+	pruned  prunedCounts
+
 	nextSeq   queue.Seq // the writer's
 	lastAudit uint64    // the writer's
 }
@@ -158,6 +164,16 @@ func (s *Store) Counts(ep plan.EndpointKey) queue.Counts { return s.endpoints.co
 
 // Lane gives what SetLane remembered.
 func (s *Store) Lane(ep plan.EndpointKey) queue.Lane { return s.endpoints.lane(ep) }
+
+// isClosing reports whether Close was called.
+func (s *Store) isClosing() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
 
 // Close waits for what was handed over, makes it durable and releases the folder. A
 // disk that hangs holds it up; nothing else does.

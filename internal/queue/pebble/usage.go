@@ -56,3 +56,21 @@ func (s *Store) measure() {
 	}
 	s.usage.last.Store(&now)
 }
+
+// prunedCounts are the counts since the store was opened.
+type prunedCounts struct {
+	mu  sync.Mutex
+	sum queue.Pruned
+}
+
+func (c *prunedCounts) add(p queue.Pruned) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sum.Add(p)
+}
+
+func (c *prunedCounts) get() queue.Pruned {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sum
+}

@@ -27,9 +27,11 @@ type batch struct {
 	// durable: somebody waits for the disk.
 	durable bool
 	// identities and deliveries are what ops of this batch have written, for the ops
-	// after them; the zero identity and a nil delivery are forgotten ones.
+	// after them; the zero identity is a forgotten one.
 	identities map[string]identity
 	deliveries map[deliveryKey]*queue.Delivery
+	// forgotten are events that this batch has removed.
+	forgotten map[queue.Seq]bool
 	// erased are events whose payload this batch has erased.
 	erased map[queue.Seq]bool
 	// answers are attempts of this batch with bodies.
@@ -172,6 +174,9 @@ func (b *batch) begin(next *pebbledb.Batch, now time.Time, durable bool) {
 	clear(b.identities)
 	clear(b.deliveries)
 	b.erased, b.answers = nil, nil
+	if len(b.forgotten) > 0 || b.forgotten == nil {
+		b.forgotten = map[queue.Seq]bool{}
+	}
 	clear(b.arrived)
 	b.arrived = b.arrived[:0]
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
-var allStates = []queue.State{queue.Pending, queue.Retrying, queue.Delivered, queue.DeadLettered}
+var allStates = []queue.State{queue.Pending, queue.Retrying, queue.Delivered, queue.DeadLettered, queue.FilterError, queue.Discarded}
 
 func testRecord(t *testing.T, place func(*testing.T) Open) {
 	t.Run("from every state to every state", func(t *testing.T) {
@@ -146,7 +146,7 @@ func testRecord(t *testing.T, place func(*testing.T) Open) {
 
 func testSettle(t *testing.T, place func(*testing.T) Open) {
 	f := start(t, place)
-	seqs := f.many(4, orders)
+	seqs := f.many(len(allStates), orders)
 	for i, s := range allStates {
 		f.bring(orders, seqs[i], s)
 	}
@@ -161,13 +161,15 @@ func testSettle(t *testing.T, place func(*testing.T) Open) {
 		{State: queue.DeadLettered, Reason: queue.ReasonExpired, Attempts: 1, LastStatus: 503},
 		{State: queue.Delivered, Attempts: 1, LastStatus: 204},
 		{State: queue.DeadLettered, Reason: queue.ReasonRejected, Attempts: 1, LastStatus: 400},
+		{State: queue.FilterError, Reason: queue.ReasonFilterError},
+		{State: queue.Discarded, Reason: queue.ReasonFilterFalse},
 	} {
 		d := f.wantState(orders, seqs[i], want.State)
 		if d.Reason != want.Reason || d.Attempts != want.Attempts || d.LastStatus != want.LastStatus || d.EndedAt.IsZero() || !d.DueAt.IsZero() {
 			t.Errorf("delivery %d: %+v, want %+v", i, d, want)
 		}
 	}
-	f.wantCounts(orders, queue.Counts{DeadLettered: 3})
+	f.wantCounts(orders, queue.Counts{DeadLettered: 3, FilterError: 1})
 	if n, err := f.queue.Settle(t.Context(), foreign, seqs, queue.DeadLettered, "x"); n != 0 || err != nil {
 		t.Errorf("an unknown endpoint: %d, %v", n, err)
 	}
@@ -239,6 +241,10 @@ func testReplay(t *testing.T, place func(*testing.T) Open) {
 			{"a delivered one, forced", queue.Delivered, true, nil},
 			{"a dead one", queue.DeadLettered, false, nil},
 			{"a dead one, forced", queue.DeadLettered, true, nil},
+			{"one whose filter failed", queue.FilterError, false, nil},
+			{"one whose filter failed, forced", queue.FilterError, true, nil},
+			{"a discarded one needs force", queue.Discarded, false, queue.ErrDiscarded},
+			{"a discarded one, forced", queue.Discarded, true, nil},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				f := start(t, place)
@@ -262,7 +268,7 @@ func testReplay(t *testing.T, place func(*testing.T) Open) {
 					t.Errorf("answered %+v, stored %+v, told %+v", got, now, f.listener.replays())
 				}
 				if now.State != queue.Pending || now.Attempts != before.Attempts || now.Budget != 0 || now.Replays != 1 || now.Reason != "" ||
-					!now.EndedAt.IsZero() || now.QueuedAt.Before(at) || !now.DueAt.Equal(now.QueuedAt) {
+					now.Undecided != (c.from == queue.FilterError) || !now.EndedAt.IsZero() || now.QueuedAt.Before(at) || !now.DueAt.Equal(now.QueuedAt) {
 					t.Errorf("%+v became %+v", before, now)
 				}
 				f.wantCounts(orders, queue.Counts{Pending: 1})

@@ -113,6 +113,10 @@ func (f *fixture) bring(ep plan.EndpointKey, seq queue.Seq, to queue.State) {
 		f.must(f.record(dead(ep, seq)))
 	case queue.Delivered:
 		f.must(f.record(delivered(ep, seq)))
+	case queue.FilterError:
+		f.settle(ep, seq, to, queue.ReasonFilterError)
+	case queue.Discarded:
+		f.settle(ep, seq, to, queue.ReasonFilterFalse)
 	}
 }
 
