@@ -18,9 +18,6 @@ import (
 type checker struct {
 	ast    *ast.AST
 	places places
-	// What check finds out: whether there are loops, and the patterns of matches() with their sizes.
-	loops    bool
-	patterns map[string]int
 }
 
 // functions are those a filter may call: each takes time and memory in proportion to its operands.
@@ -115,11 +112,9 @@ func (c *checker) call(e ast.Expr) error {
 	}
 	args := call.Args()
 	if name == matchesName {
-		_, size, err := compilePattern(string(args[1].AsLiteral().(types.String)))
-		if err != nil {
+		if _, _, err := compilePattern(string(args[1].AsLiteral().(types.String))); err != nil {
 			return c.fault(args[1], "%s", err)
 		}
-		c.patterns[string(args[1].AsLiteral().(types.String))] = size
 	}
 	for _, arg := range args {
 		if err := c.visit(arg); err != nil {
@@ -148,7 +143,6 @@ func (c *checker) element(e ast.Expr) error {
 
 // loop checks what exists, all, exists_one and filter became.
 func (c *checker) loop(e ast.Expr) error {
-	c.loops = true
 	loop := e.AsComprehension()
 	if loop.IterVar() == eventVariable {
 		return c.fault(e, "the variable of a loop can't be called event")

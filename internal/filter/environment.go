@@ -12,8 +12,8 @@ import (
 const (
 	// maxNesting is how many loops may stand in one another.
 	maxNesting = 4
-	// interruptEvery is how many rounds of a loop pass between two looks at the clock.
-	interruptEvery = 64
+	// maxDepth is how deep an expression may be nested.
+	maxDepth = 64
 )
 
 // environment is the language of filters. It is made once: that takes a few milliseconds.
@@ -38,7 +38,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 			cel.ValidateTimestampLiterals(),
 			cel.ValidateComprehensionNestingLimit(maxNesting),
 		),
-		cel.ParserRecursionLimit(64),
+		cel.ParserRecursionLimit(maxDepth),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("make the language of filters: %w", err)

@@ -1,9 +1,9 @@
 package filter
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -15,8 +15,8 @@ import (
 const (
 	// MaxBytes is how long an expression may be.
 	MaxBytes = 4096
-	// CostLimit is what one evaluation may spend: about one for each look at a value, each ten bytes of text and each
-	// element that is compared.
+	// CostLimit is what one evaluation may spend: one for each look at a value and each element that is compared, more
+	// for long texts. It is about a tenth of a second.
 	CostLimit = 1_000_000
 	// maxTime ends an evaluation that the machine is too busy for. CostLimit comes long before it.
 	maxTime = 2 * time.Second
@@ -26,9 +26,7 @@ const (
 type Filter struct {
 	expression string
 	program    cel.Program
-	// loops says that only a deadline is sure to end it in time.
-	loops  bool
-	places places
+	places     places
 }
 
 // String is the expression.
@@ -39,7 +37,10 @@ func (f *Filter) String() string { return f.expression }
 func Compile(expression string) (*Filter, error) { return compiled.get(expression) }
 
 func compile(expression string) (*Filter, error) {
-	if len(expression) > MaxBytes {
+	switch {
+	case strings.TrimSpace(expression) == "":
+		return nil, errors.New("the expression is empty")
+	case len(expression) > MaxBytes:
 		return nil, fmt.Errorf("the expression is longer than %d bytes; write a shorter one", MaxBytes)
 	}
 	env, err := environment()
@@ -51,18 +52,11 @@ func compile(expression string) (*Filter, error) {
 		return nil, compileError(issues)
 	}
 	f := &Filter{expression: expression, places: placesOf(checked)}
-	c := checker{ast: checked.NativeRep(), places: f.places, patterns: map[string]int{}}
+	c := checker{ast: checked.NativeRep(), places: f.places}
 	if err := c.check(env, checked); err != nil {
 		return nil, err
 	}
-	f.loops = c.loops
-	f.program, err = env.Program(checked,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.OptimizeRegex(matchesOptimization),
-		cel.CostTracking(prices{patterns: c.patterns}),
-		cel.CostLimit(CostLimit),
-		cel.InterruptCheckFrequency(interruptEvery),
-	)
+	f.program, err = env.Program(checked, cel.CustomDecoratorV2(metered), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, fmt.Errorf("the expression can't be made a program: %w", err)
 	}
@@ -75,13 +69,8 @@ func (f *Filter) Match(e *event.Event) (bool, error) { return f.MatchInput(NewIn
 
 // MatchInput is Match for an event that several filters are asked about: what one of them had decoded serves the others.
 func (f *Filter) MatchInput(in *Input) (bool, error) {
-	ctx := context.Background()
-	if f.loops {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, maxTime)
-		defer cancel()
-	}
-	out, _, err := f.program.ContextEval(ctx, in)
+	in.start()
+	out, _, err := f.program.Eval(in)
 	if err != nil {
 		return false, f.evalError(err)
 	}

@@ -3,6 +3,7 @@ package filter
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -23,6 +24,10 @@ type Input struct {
 	decoded   bool
 	value     any
 	dataError error
+
+	// What remains to the evaluation that is under way, see meter.go.
+	left, clock int
+	until       time.Time
 }
 
 // NewInput costs next to nothing: the event is only read when a filter asks.

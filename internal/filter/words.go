@@ -1,10 +1,10 @@
 package filter
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -31,6 +31,16 @@ func (p places) at(id int64) string { return p[id] }
 // maxIssues is how many faults of an expression are told at once.
 const maxIssues = 3
 
+// plainer says in other words what CEL's own leave unclear.
+var plainer = strings.NewReplacer(
+	"comprehension exceeds nesting limit", fmt.Sprintf("loops may stand %d deep in one another", maxNesting),
+	"max recursion depth exceeded", tooDeep,
+	"expression recursion limit exceeded: "+strconv.Itoa(maxDepth), tooDeep,
+	" (in container '')", "",
+)
+
+const tooDeep = "the expression is nested too deep, or joins too many parts by one operator"
+
 // compileError words what CEL found.
 func compileError(issues *cel.Issues) error {
 	var words []string
@@ -40,9 +50,7 @@ func compileError(issues *cel.Issues) error {
 			break
 		}
 		message := strings.TrimPrefix(e.Message, "Syntax error: ")
-		message = strings.ReplaceAll(message, "comprehension exceeds nesting limit", fmt.Sprintf("loops may stand %d deep in one another", maxNesting))
-		message = strings.ReplaceAll(message, " (in container '')", "")
-		message, _, _ = strings.Cut(message, "\n")
+		message, _, _ = strings.Cut(plainer.Replace(message), "\n")
 		if e.Location.Line() > 0 {
 			message = fmt.Sprintf("at %d:%d: %s", e.Location.Line(), e.Location.Column()+1, message)
 		}
@@ -76,6 +84,8 @@ var (
 	known = []struct{ text, words string }{
 		{"no such key", "a member that it names is missing; guard it with has() or .?"},
 		{"no such overload", "an operator or function got values of types that it does not take"},
+		{"unknown time zone", "there is no time zone of that name"},
+		{"index out of range", "a position lies outside of a text"},
 		{"index out of bounds", "a list is too short for an index"},
 		{"division by zero", "division by zero"},
 		{"modulus by zero", "division by zero"},
@@ -103,16 +113,14 @@ func (f *Filter) evalError(err error) error {
 func (f *Filter) evalWords(err error) string {
 	var cancelled interpreter.EvalCancelledError
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.ContextCancelled:
 		return "the evaluation took too long"
 	case errors.As(err, &cancelled):
 		return fmt.Sprintf("the evaluation costs more than %d for this event; look at less of it", CostLimit)
-	case errors.Is(err, errData), errors.Is(err, errNoTime), errors.Is(err, errMatchTooLong):
-		for _, e := range []error{errData, errNoTime, errMatchTooLong} {
-			if errors.Is(err, e) {
-				return e.Error()
-			}
-		}
+	case errors.Is(err, errData):
+		return errData.Error()
+	case errors.Is(err, errNoTime):
+		return errNoTime.Error()
 	}
 	text := err.Error()
 	if m := missing.FindStringSubmatch(text); m != nil && strings.Contains(f.expression, m[1]) {

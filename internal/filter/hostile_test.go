@@ -1,0 +1,204 @@
+package filter
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/doorstep-dev/doorstep/internal/event"
+)
+
+const largest = event.DefaultMaxPayloadBytes - 1<<10
+
+// hostileData are data of about size bytes, each of a shape that makes something dear.
+func hostileData(size int) map[string]string {
+	list := func(element string, bytes int) string {
+		return "[" + strings.Repeat(element+",", bytes/(len(element)+1)) + element + "]"
+	}
+	var members strings.Builder
+	for i := range size / 14 {
+		fmt.Fprintf(&members, `"k%07d":1,`, i)
+	}
+	return map[string]string{
+		"numbers":      list("1", size),
+		"objects":      list(`{"a":1}`, size),
+		"empties":      list("{}", size),
+		"lists":        list("[1]", size),
+		"lists of 500": list(list("1", 1000), size),
+		"deep":         strings.Repeat("[", 9990) + strings.Repeat("]", 9990),
+		"text":         `"` + strings.Repeat("a", size) + `"`,
+		"texts":        list(`"`+strings.Repeat("a", 1000)+`"`, size),
+		"members":      "{" + members.String() + `"z":1}`,
+	}
+}
+
+func hostileExpressions() []string {
+	all := func(part, between string) string { // as often as an expression is long
+		return strings.TrimSuffix(strings.Repeat(part+between, MaxBytes/(len(part)+len(between))), between)
+	}
+	return []string{
+		"event.data.all(x, event.data.all(y, event.data.all(z, x == y || y == z)))",
+		"event.data.all(x, x.all(y, event.data.all(z, true)))",
+		"event.data.all(x, event.data == event.data)",
+		"event.data.exists(x, x == event.data)",
+		all("event.data==event.data", "&&"),
+		all("!(7 in event.data)", "&&"),
+		"event.data.all(x, !(x in event.data))",
+		"event.data.all(x, event.data in event.data || true)",
+		"(event.data" + strings.Repeat("+event.data", 50) + ").size() > 1",
+		"(event.data" + strings.Repeat("+event.data", 50) + ") == (event.data" + strings.Repeat("+event.data", 50) + ")",
+		"event.data.all(x, (event.data + event.data).size() > 0)",
+		"event.data.filter(a, true).filter(b, true).filter(c, true).size() > 0",
+		"[string(event.data)].all(a, [a+a+a+a].all(b, [b+b+b+b].all(c, [c+c+c+c].all(d, (d+d+d+d).size() > 0))))",
+		"!event.data.matches('(a*)*(a*)*b')",
+		"!event.data.matches('(.{0,30}){15}b')",
+		all("!event.data.matches('a.{0,50}b')", "&&"),
+		"event.data.all(x, !x.matches('(a*)*b'))",
+		all("event.data.lowerAscii()!='x'", "&&"),
+		all("event.data.upperAscii().lowerAscii().trim()!='x'", "&&"),
+		all("event.data.size()!=1", "&&"),
+		all("event.data.substring(1)!='x'", "&&"),
+		all("!event.data.contains('aaaaaaaaaaaaaaaaaaaaab')", "&&"),
+		"event.data.all(x, string(x).size() > 5 || true)",
+		"event.data.all(x, timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin') > 5 || true)",
+		"event.data.all(x, {'a': [1, 2, 3]} == {'a': [1, 2, 3]})",
+		"event.data.all(x, [string(x), string(x)].exists(y, y == 'q') || true)",
+		"event.data.all(x, event.data.?a.orValue(event.data) == event.data || true)",
+		"event.data.all(k, event.data[k] == 1 || true)",
+		"event.data.exists_one(x, event.data.exists_one(y, x == y))",
+		"bytes(event.data) + bytes(event.data) == b'' || true",
+	}
+}
+
+// Each hostile expression is answered, with an error or not, in bounded time and memory for each kind of hostile data; and
+// a neighbour's filter works on the same event right after.
+func TestCostBombsAreCutOff(t *testing.T) {
+	// What the meter allows takes a tenth of a second, and 0.5 s with others busy; without it most of these take minutes.
+	const most, mostMemory = 3 * time.Second, 200 << 20
+	neighbour, err := Compile("event.attributes.customer == 'cust_42' && event.data != null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := 0
+	var slowest time.Duration
+	var slowestOf string
+	for kind, data := range hostileData(largest / 2) {
+		in := NewInput(plain(t, data))
+		for _, expression := range hostileExpressions() {
+			f, err := Compile(expression)
+			if err != nil {
+				t.Fatalf("%.60s: %v", expression, err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			started := time.Now()
+			_, err = f.MatchInput(in)
+			took := time.Since(started)
+			runtime.ReadMemStats(&after)
+			if took > slowest {
+				slowest, slowestOf = took, fmt.Sprintf("%.60s for %s", expression, kind)
+			}
+			if made := after.TotalAlloc - before.TotalAlloc; took > most || made > mostMemory {
+				t.Errorf("%.60s for %s took %v and %d MiB", expression, kind, took, made>>20)
+			}
+			if err != nil && strings.Contains(err.Error(), "costs more than") {
+				cut++
+			}
+			if pass, err := neighbour.MatchInput(in); !pass || err != nil {
+				t.Fatalf("after %.60s a neighbour's filter is %t, %v", expression, pass, err)
+			}
+		}
+	}
+	t.Logf("%d were cut off; the slowest took %v: %s", cut, slowest, slowestOf)
+	if cut < 50 {
+		t.Errorf("only %d were cut off; are they still hostile?", cut)
+	}
+}
+
+// The same expression and event cost the same, so that they give the same answer.
+func TestTheCutIsAlwaysAtTheSamePlace(t *testing.T) {
+	e := plain(t, hostileData(largest)["numbers"])
+	f, err := Compile("event.data.all(x, event.data.all(y, x == y))")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := f.Match(e); err == nil || !strings.Contains(err.Error(), "costs more than 1000000") {
+			t.Errorf("error is %v", err)
+		}
+	}
+}
+
+// A filter over all of the largest event that is taken by default is no bomb.
+func TestHonestFiltersOfLargeEvents(t *testing.T) {
+	for kind, expression := range map[string]string{
+		"numbers": "event.data.exists(x, x == 2) == false",
+		"objects": "event.data.all(x, has(x.a) && x.a >= 1)",
+		"texts":   "event.data.all(x, x.startsWith('aaa') && x.size() == 1000)",
+		"text":    "event.data.contains('b') == false",
+		"members": "event.data.z == 1 && event.data.size() > 10000",
+	} {
+		f, err := Compile(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pass, err := f.Match(plain(t, hostileData(largest)[kind])); !pass || err != nil {
+			t.Errorf("%s for %s is %t, %v", expression, kind, pass, err)
+		}
+	}
+}
+
+// An evaluation ends with its time too, where the machine is too slow to spend its units.
+func TestTheClockEndsAnEvaluation(t *testing.T) {
+	f, err := Compile("event.data.all(x, x == 1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := NewInput(plain(t, hostileData(largest)["numbers"]))
+	in.start()
+	in.until = time.Now().Add(-time.Second)
+	_, _, err = f.program.Eval(in)
+	if err == nil || f.evalError(err).Error() != "the evaluation took too long" {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// No error holds anything of the event.
+func TestErrorsHoldNothingOfTheEvent(t *testing.T) {
+	const secret = "s3cr3t"
+	e := &event.Event{
+		Namespace: "shop", ID: secret, Type: secret, Source: secret, Mode: event.ModePlain,
+		Attributes: []event.Attribute{{Name: "a", Value: secret}},
+		Body:       []byte(`{"id":"x","type":"y","data":{"a":"` + secret + `","n":5,"l":[1],"` + secret + `":1}}`),
+	}
+	failed := 0
+	for _, expression := range []string{
+		"event.data[event.id] > event.data.a", "event.data.l[event.data.n] == 1", "event.data.l[event.data.a] == 1",
+		"event.data.n[event.data.a] == 1", "int(event.data.a) == 1", "double(event.id) > 1.0", "uint(event.id) > 1u",
+		"timestamp(event.id) > timestamp(event.data.a)", "duration(event.id) > duration('1s')", "bool(event.id)",
+		"event.data[event.data.a].x == 1", "event.data[event.data.a][event.data.a] == 1", "event.data.l[event.data.a].x == 1",
+		"event.attributes[event.id + 'x'] == 'y'", "event.data.missing == 1", "event.data.a.b.c == 1", "event.data.a + 1 == 2",
+		"-event.data.a == 1", "event.data.l.exists(x, x.y == 1)", "event.data.a.exists(x, x == 1)", "event.data.n / 0 == 1",
+		"event.time > timestamp('2026-01-01T00:00:00Z')", "timestamp('2026-01-01T00:00:00Z').getHours(event.id) > 1",
+		"event.id.substring(7) == ''", "event.id.charAt(event.data.n + 5) == ''", "event.data.a.matches('x') && event.data.n.matches('x')",
+		"event.data.?a.value() > 1", "event.data.?b.value() > 1", "string(event.data.l) == ''", "event.data[event.data.l] == 1",
+	} {
+		f, err := Compile(expression)
+		if err != nil {
+			t.Fatalf("%s: %v", expression, err)
+		}
+		_, err = f.Match(e)
+		if err == nil {
+			continue
+		}
+		failed++
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: error %q holds a part of the event", expression, err)
+		}
+	}
+	if failed < 25 {
+		t.Errorf("only %d expressions failed", failed)
+	}
+}
