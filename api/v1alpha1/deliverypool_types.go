@@ -106,8 +106,8 @@ type EndpointLimits struct {
 // Egress says which destinations may be dialled.
 // +kubebuilder:validation:MinProperties=1
 type Egress struct {
-	// allow lists networks that may be dialled beside the public ones, 1 to 100 entries: private networks, or loopback.
-	// Link-local addresses and cloud metadata services are never dialled. Unset: none.
+	// allow lists networks that may be dialled beside the public ones, 1 to 100 entries: private networks, or loopback by an
+	// entry within 127.0.0.0/8 or ::1/128. Link-local addresses and cloud metadata services are never dialled. Unset: none.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
@@ -115,7 +115,7 @@ type Egress struct {
 	Allow []EgressNetwork `json:"allow,omitempty"`
 
 	// deny lists networks that are never dialled, 1 to 100 entries, such as those of pods, services and nodes where these
-	// are public addresses. It beats allow. Unset: none.
+	// are public addresses. It beats allow, and addresses of IPv4 written as IPv6 ones too. Unset: none.
 	// +listType=map
 	// +listMapKey=cidr
 	// +kubebuilder:validation:MinItems=1
@@ -151,8 +151,8 @@ type EgressNetwork struct {
 	// +required
 	CIDR string `json:"cidr"`
 
-	// ports are the ports that may be dialled there, 1 to 32. They may name ports that are closed by default. Unset: every
-	// port that is not closed by default.
+	// ports are the ports that may be dialled there by this entry, 1 to 32. They may name ports that are closed by default
+	// (those of SSH, mail, DNS, Redis, Memcached, Docker, etcd and Kubernetes). Unset: every port that is not closed.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -184,10 +184,11 @@ type DeniedNetwork struct {
 
 // EgressProxy is a forward proxy.
 type EgressProxy struct {
-	// url is the proxy's address: http or https, host and port, nothing else.
+	// url is the proxy's address: http or https, host and port, such as http://proxy.example.com:3128, and nothing else. It is
+	// dialled wherever it is, also on a private network.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=300
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://[^/?#@\s]+/?$')`,message="url must be http:// or https:// with a host and a port, without user name, path and query"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://([^/?#@:\s\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}/?$')`,message="url must be http:// or https:// with a host and a port, without user name, path and query"
 	// +required
 	URL string `json:"url"`
 

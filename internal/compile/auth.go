@@ -103,23 +103,16 @@ func (r *resolver) credential(field, secret, key, what string) (string, bool) {
 // oauth2 resolves a client of the client credentials grant. With --forward-to nothing but
 // this machine is asked for a token: the manifests of production stay on the laptop.
 func (r *resolver) oauth2(field string, o *v1alpha1.OAuth2ClientCredentials) *plan.Auth {
-	u, err := egress.CheckURL(o.TokenURL)
-	switch {
-	case err != nil:
-		r.fault(field+".tokenURL", v1alpha1.ReasonURLInvalid, "tokenURL: %s", err)
+	if u, err := egress.CheckURL(o.TokenURL); err == nil && r.opts.ForwardTo != nil && !isLoopback(u) {
 		return nil
-	case r.opts.ForwardTo != nil && !isLoopback(u):
-		return nil
-	case r.opts.Dev && !isLoopback(u):
-		r.fault(field+".tokenURL", v1alpha1.ReasonURLInvalid, "--dev sends to loopback only, and %s is not: add --forward-to, which asks for no token, or run without --dev", u.Hostname())
-		return nil
-	case u.Scheme == "http" && !r.pool.plan.Egress.AllowHTTP:
-		r.fault(field+".tokenURL", v1alpha1.ReasonURLInvalid, "tokenURL is http, which sends the client's secret in the clear: use https, or set spec.egress.allowHTTP of the DeliveryPool")
+	}
+	u, ok := r.destination(field+".tokenURL", o.TokenURL)
+	if !ok {
 		return nil
 	}
 	out := &plan.OAuth2{TokenURL: u.String(), Scopes: slices.Clone(o.Scopes), Audience: o.Audience}
 	slices.Sort(out.Scopes)
-	ok := r.oauth2Parameters(field, o)
+	ok = r.oauth2Parameters(field, o)
 	id, ok1 := r.credential(field+".secretRef", o.SecretRef.Name, clientIDKey, "the client's id")
 	secret, ok2 := r.credential(field+".secretRef", o.SecretRef.Name, clientSecretKey, "the client's secret")
 	if !ok || !ok1 || !ok2 {

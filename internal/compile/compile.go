@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
@@ -77,6 +78,7 @@ type compiler struct {
 	previous   *plan.Plan
 	former     map[plan.EndpointKey]*plan.Endpoint
 	pool       poolSettings
+	guard      *egress.Guard // by the pool's egress; resolves and dials nothing
 	policies   map[plan.EndpointKey]policy
 	secrets    map[plan.EndpointKey]*corev1.Secret
 	configMaps map[plan.EndpointKey]*corev1.ConfigMap
@@ -118,6 +120,7 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 	p := &plan.Plan{Format: plan.Format, Version: 1}
 	c.pool = c.compilePool(in.Pools)
 	p.Pool = c.pool.plan
+	c.guard = egress.NewGuard(egress.PolicyOf(p.Pool.Egress), egress.Options{})
 	c.policies = c.compilePolicies(in.RetryPolicies)
 	p.Endpoints = c.compileEndpoints(in)
 	p.Absent, p.Tombstones = c.compileAbsence(p.Endpoints, in.Refused)

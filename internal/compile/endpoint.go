@@ -5,14 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
-	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/retry"
@@ -101,6 +98,7 @@ func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
 		// because a RetryPolicy is out of sight.
 		e.Hash, e.Signing, e.Retry = former.Hash, c.running(former.Signing), former.Retry
 	}
+	c.holdByPool(&e)
 	return e
 }
 
@@ -131,6 +129,7 @@ func (c *compiler) goOn(e plan.Endpoint) plan.Endpoint {
 			Message: "the manifest can't be used, and its former version was for a run with other --dev or --forward-to flags; mend the manifest",
 		}
 	}
+	c.holdByPool(&e)
 	return e
 }
 
@@ -170,32 +169,16 @@ func endpointHash(e *plan.Endpoint) string {
 func (r *resolver) address() string {
 	const field = "spec.url"
 	if r.opts.ForwardTo != nil {
+		if !r.allowed(field, r.opts.ForwardTo) {
+			return ""
+		}
 		return r.opts.ForwardTo.String()
 	}
-	u, err := egress.CheckURL(r.object.Spec.URL)
-	if err != nil {
-		r.fault(field, v1alpha1.ReasonURLInvalid, "%s", err)
-		return ""
-	}
-	switch {
-	case r.opts.Dev && !isLoopback(u):
-		r.fault(field, v1alpha1.ReasonURLInvalid, "--dev sends to loopback only, and %s is not: add --forward-to with an address on this machine, or run without --dev", u.Hostname())
-		return ""
-	case u.Scheme == "http" && !r.pool.plan.Egress.AllowHTTP:
-		r.fault(field, v1alpha1.ReasonURLInvalid, "url is http, which sends events in the clear: use https, or set spec.egress.allowHTTP of the DeliveryPool")
+	u, ok := r.destination(field, r.object.Spec.URL)
+	if !ok {
 		return ""
 	}
 	return u.String()
-}
-
-// isLoopback reports whether a URL names this machine without asking a resolver.
-func isLoopback(u *url.URL) bool {
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
 }
 
 func (r *resolver) eventTypes() []string {

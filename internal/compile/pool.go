@@ -3,7 +3,6 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -22,9 +21,6 @@ type poolSettings struct {
 	plan  plan.Pool
 	retry policy
 }
-
-// loopback is what --dev and --forward-to allow beside the pool's networks.
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 // compilePool takes the settings of the DeliveryPool. One that was there and is
 // not to be seen keeps its settings for AbsenceGrace of complete looks: losing
@@ -86,32 +82,12 @@ func (c *compiler) keepPool() (poolSettings, bool) {
 	if !former.AbsentSince.IsZero() && c.now.Sub(former.AbsentSince) >= AbsenceGrace {
 		return poolSettings{}, false
 	}
-	if former.Egress.Local {
-		// What an earlier run allowed by its flags is not the pool's.
-		former.Egress = plan.Egress{Allow: slices.DeleteFunc(slices.Clone(former.Egress.Allow), func(n plan.Network) bool {
-			return slices.Contains(loopback, n.Prefix)
-		})}
-	}
+	former.Egress = poolsOwn(former.Egress)
 	s := poolSettings{plan: former, retry: policy{retry: retry.BuiltIn()}}
 	if former.DefaultRetry != nil {
 		s.retry = policy{retry: *former.DefaultRetry}
 	}
 	return s, true
-}
-
-// allowLocal adds what --dev and --forward-to allow.
-func (c *compiler) allowLocal(e *plan.Egress) {
-	if !c.opts.local() {
-		return
-	}
-	e.Allow = slices.DeleteFunc(e.Allow, func(n plan.Network) bool { return slices.Contains(loopback, n.Prefix) })
-	for _, p := range loopback {
-		e.Allow = append(e.Allow, plan.Network{Prefix: p})
-	}
-	slices.SortFunc(e.Allow, compareNetworks)
-	e.AllowHTTP, e.Local = true, true
-	// A name such as prod.localhost is judged where it is dialled.
-	e.LoopbackOnly = c.opts.ForwardTo == nil
 }
 
 // settings fills in the defaults of a DeliveryPool. A field that can't be used is
@@ -120,7 +96,7 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 	f := poolFields{func(field, message string) {
 		c.report(Problem{Kind: KindPool, Namespace: o.Namespace, Name: o.Name, Field: field, Reason: v1alpha1.ReasonSpecInvalid, Message: message})
 	}}
-	ingest, egress := deref(o.Spec.Ingest), deref(o.Spec.Egress)
+	ingest := deref(o.Spec.Ingest)
 	s := poolSettings{retry: policy{retry: retry.BuiltIn()}}
 	s.plan = plan.Pool{
 		Source:      o.Namespace + "/" + o.Name,
@@ -131,7 +107,7 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 			DedupeWindow:    f.duration("spec.ingest.dedupeWindow", ingest.DedupeWindow, v1alpha1.DefaultDedupeWindow),
 		},
 		Limits:    f.limits(deref(o.Spec.Limits)),
-		Egress:    plan.Egress{Allow: c.networks(egress.Allow, f.bad), AllowHTTP: deref(egress.AllowHTTP)},
+		Egress:    c.egress(o),
 		Retention: f.retention(deref(o.Spec.Retention)),
 	}
 	s.plan.APIKeys = c.apiKeys(o)
@@ -182,23 +158,6 @@ func (f poolFields) number(field string, n *int32, least, most, unset int32) int
 	}
 	return int(*n)
 }
-
-// networks parses egress.allow, sorted.
-func (c *compiler) networks(in []v1alpha1.EgressNetwork, bad func(field, message string)) []plan.Network {
-	var out []plan.Network
-	for i, n := range in {
-		p, err := netip.ParsePrefix(n.CIDR)
-		if err != nil || p != p.Masked() {
-			bad(fmt.Sprintf("spec.egress.allow[%d].cidr", i), "cidr must be a network such as 10.20.0.0/16 or fd00:20::/64, with zeros after the prefix; until then the entry allows nothing")
-			continue
-		}
-		out = append(out, plan.Network{Prefix: p})
-	}
-	slices.SortFunc(out, compareNetworks)
-	return out
-}
-
-func compareNetworks(a, b plan.Network) int { return a.Prefix.Compare(b.Prefix) }
 
 // deref is *p, or the zero value where p is nil.
 func deref[T any](p *T) T {

@@ -63,11 +63,12 @@ func (v *View) resolve(ctx context.Context, lookup, host string, port uint16) ([
 	if addr.IsValid() {
 		return []netip.Addr{addr}, nil
 	}
-	if err := v.checkHost(host, port); err != nil {
-		return nil, err
+	if denied := v.rules.checkName(name, kind, port); denied != nil {
+		return nil, denied
 	}
 	if kind == nameLocalhost {
-		return v.localhost(port), nil
+		open, _ := v.rules.localhost(port)
+		return open, nil
 	}
 	addrs, err := v.options.Resolver.LookupNetIP(ctx, lookup, name+".")
 	if err != nil {
@@ -77,17 +78,6 @@ func (v *View) resolve(ctx context.Context, lookup, host string, port uint16) ([
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
 	return addrs, nil
-}
-
-// localhost gives the loopback addresses that any of the policies opens.
-func (v *View) localhost(port uint16) []netip.Addr {
-	var open []netip.Addr
-	for _, a := range loopbackAddrs {
-		if v.check(a, port) == nil {
-			open = append(open, a)
-		}
-	}
-	return open
 }
 
 // dialAny connects to the first of the addresses that answers. The family that comes

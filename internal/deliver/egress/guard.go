@@ -4,10 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -30,23 +27,19 @@ type Options struct {
 	KeepAlive time.Duration
 }
 
-// Guard holds the policy in force, which may be exchanged at any time. It is safe for
-// concurrent use.
+// Guard holds a policy, which never changes: another policy is another Guard. It is safe
+// for concurrent use.
 type Guard struct {
 	options Options
-	current atomic.Pointer[inForce]
-}
-
-// inForce is a policy with the views of it. Namespaces that no entry names share one,
-// so that there are never more views than the policy names.
-type inForce struct {
-	policy Policy
+	policy  Policy
+	// shared is the view of the namespaces that no entry names, and views hold those of
+	// the named ones, so that there are never more views than the policy names.
 	shared *View
-	named  map[string]bool
-	views  sync.Map // of *View by namespace
+	mu     sync.Mutex
+	views  map[string]*View // nil until one is asked for
 }
 
-// NewGuard makes a guard with a policy.
+// NewGuard makes a guard with a policy, which is not to be changed any more.
 func NewGuard(p Policy, o Options) *Guard {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
@@ -57,74 +50,34 @@ func NewGuard(p Policy, o Options) *Guard {
 	if o.KeepAlive <= 0 {
 		o.KeepAlive = 15 * time.Second
 	}
-	g := &Guard{options: o}
-	g.SetPolicy(p)
+	g := &Guard{options: o, policy: p, views: map[string]*View{}}
+	for _, n := range p.Allow {
+		for _, namespace := range n.Namespaces {
+			g.views[namespace] = nil
+		}
+	}
+	g.shared = g.newView("")
 	return g
 }
 
-// Policy is the policy in force.
-func (g *Guard) Policy() Policy { return g.current.Load().policy }
-
-// SetPolicy exchanges the policy for the views taken from now on. A connection was
-// judged when it was dialled: close the idle ones whose view has another key.
-func (g *Guard) SetPolicy(p Policy) {
-	f := &inForce{policy: p.clone(), named: map[string]bool{}}
-	for q := &f.policy; q != nil; q = q.or {
-		for _, n := range q.Allow {
-			for _, namespace := range n.Namespaces {
-				f.named[namespace] = true
-			}
-		}
-	}
-	f.shared = g.newView(&f.policy, "")
-	g.current.Store(f)
-}
-
-// clone is a policy that the caller's changes don't reach.
-func (p Policy) clone() Policy {
-	p.Allow, p.Deny = slices.Clone(p.Allow), slices.Clone(p.Deny)
-	if p.Proxy != nil {
-		proxy := *p.Proxy
-		p.Proxy = &proxy
-	}
-	if p.or != nil {
-		o := p.or.clone()
-		p.or = &o
-	}
-	return p
-}
-
-// For is the policy in force as it holds for one namespace. It costs little: take it
-// for every attempt, so that a changed policy is in force at once.
+// For is the policy as it holds for one namespace.
 func (g *Guard) For(namespace string) *View {
-	f := g.current.Load()
-	if !f.named[namespace] {
-		return f.shared
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v, named := g.views[namespace]
+	if !named {
+		return g.shared
 	}
-	if v, ok := f.views.Load(namespace); ok {
-		return v.(*View)
+	if v == nil {
+		v = g.newView(namespace)
+		g.views[namespace] = v
 	}
-	v, _ := f.views.LoadOrStore(namespace, g.newView(&f.policy, namespace))
-	return v.(*View)
-}
-
-// newView makes the view of a namespace; "" is one that no entry names.
-func (g *Guard) newView(p *Policy, namespace string) *View {
-	v := &View{options: g.options, proxy: p.Proxy}
-	var texts []string
-	for q := p; q != nil; q = q.or {
-		r := q.rulesFor(namespace)
-		if text := hash(r.text()); !slices.Contains(texts, text) {
-			texts = append(texts, text)
-			v.rules = append(v.rules, r)
-		}
-	}
-	slices.Sort(texts)
-	v.key = hash([]any{texts, p.Proxy})
 	return v
 }
 
-// Control is for net.Dialer.ControlContext; see View.
-func (g *Guard) Control(ctx context.Context, network, address string, c syscall.RawConn) error {
-	return g.For("").control(ctx, network, address, c)
+// newView makes the view of a namespace; "" is one that no entry names.
+func (g *Guard) newView(namespace string) *View {
+	v := &View{rules: g.policy.rulesFor(namespace), options: g.options}
+	v.key = v.rules.hash()
+	return v
 }

@@ -136,21 +136,6 @@ func TestControlDeniesWhatIsNoTCPAddress(t *testing.T) {
 	}
 }
 
-func TestPolicyCanBeExchanged(t *testing.T) {
-	g := NewGuard(Policy{}, Options{})
-	if err := g.For("shop").control(context.Background(), "tcp", "10.0.0.1:80", nil); err == nil {
-		t.Error("private is allowed")
-	}
-	p := Policy{Allow: networks("10.0.0.0/8")}
-	g.SetPolicy(p)
-	if err := g.For("shop").control(context.Background(), "tcp", "10.0.0.1:80", nil); err != nil {
-		t.Errorf("after SetPolicy: %v", err)
-	}
-	if !g.Policy().Equal(p) || g.Policy().Equal(Policy{}) {
-		t.Error("Policy is not what was set")
-	}
-}
-
 // Every row must decide something, and say what it is.
 func TestEveryRowOfTheTableCounts(t *testing.T) {
 	for i, row := range table {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -27,53 +27,11 @@ type Policy struct {
 	// LoopbackOnly denies every address that is not this machine's own, whatever else is
 	// allowed.
 	LoopbackOnly bool
-	// Proxy, when set, is what all requests go through, and what judges addresses.
-	Proxy *plan.Proxy
-
-	// or is another policy: what it allows may be dialled too.
-	or *Policy
 }
 
 // PolicyOf is the policy that a plan states.
 func PolicyOf(e plan.Egress) Policy {
-	return Policy{Allow: e.Allow, Deny: e.Deny, AllowHTTP: e.AllowHTTP, LoopbackOnly: e.LoopbackOnly, Proxy: e.Proxy}
-}
-
-// Or allows what p allows and what o allows. The proxy is that of p.
-func (p Policy) Or(o Policy) Policy {
-	if p.Equal(o) {
-		return p
-	}
-	o.or = nil
-	p.or = &o
-	return p
-}
-
-// Equal says whether two policies are the same, whatever the order of their entries.
-func (p Policy) Equal(o Policy) bool { return slices.Equal(p.sums(), o.sums()) }
-
-// sums is a hash of each of the policies that p consists of.
-func (p Policy) sums() []string {
-	var all []string
-	for q := &p; q != nil; q = q.or {
-		sorted := *q
-		sorted.or = nil
-		sorted.Allow = slices.SortedFunc(slices.Values(q.Allow), plan.Network.Compare)
-		sorted.Deny = slices.SortedFunc(slices.Values(q.Deny), netip.Prefix.Compare)
-		all = append(all, hash(sorted))
-	}
-	return all
-}
-
-// hash is short and never the same for two contents. What it is made of may hold the
-// proxy's password, so it is of a cryptographic kind.
-func hash(content any) string {
-	b, err := json.Marshal(content)
-	if err != nil {
-		b = []byte(err.Error()) // a prefix that is none, which opens and closes nothing
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+	return Policy{Allow: e.Allow, Deny: e.Deny, AllowHTTP: e.AllowHTTP, LoopbackOnly: e.LoopbackOnly}
 }
 
 // network is an entry of Allow as it holds for one namespace.
@@ -123,13 +81,17 @@ func unmapped(p netip.Prefix) netip.Prefix {
 	return p
 }
 
-// text is equal for equal rules.
-func (r *rules) text() []any {
-	allow := make([][]any, 0, len(r.allow))
+// hash is equal for equal rules, and short.
+func (r *rules) hash() string {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%t %t\n", r.http, r.loopbackOnly)
 	for _, n := range r.allow {
-		allow = append(allow, []any{n.prefix, n.ports})
+		_, _ = fmt.Fprintf(h, "allow %s %v\n", n.prefix, n.ports)
 	}
-	return []any{allow, r.deny, r.http, r.loopbackOnly}
+	for _, p := range r.deny {
+		_, _ = fmt.Fprintf(h, "deny %s\n", p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // check is nil if an address and port may be dialled. It says why it is not in the

@@ -6,50 +6,29 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
-
-	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
 // View is a policy as it holds for one namespace. It never changes, and is safe for
 // concurrent use.
 type View struct {
-	// rules are one for each policy that is in force; what any of them allows is allowed.
-	// The first says why something is denied.
-	rules   []rules
+	rules   rules
 	key     string
-	proxy   *plan.Proxy
 	options Options
 }
 
-// Key is equal for views that allow the same destinations through the same proxy:
-// connections may be shared between them, and must not be between others.
+// Key is equal for views that allow the same destinations: connections may be shared
+// between them, and must not be between others.
 func (v *View) Key() string { return v.key }
-
-// Proxy is what all requests go through, nil for none. With one, only CheckURL is of
-// use: names are resolved and addresses judged by the proxy, which is dialled without
-// asking the guard.
-func (v *View) Proxy() *plan.Proxy { return v.proxy }
 
 // CheckURL is nil if a URL that the package's CheckURL gave may be requested, as far as
 // its scheme, port and host show without resolving anything. An error is a *DeniedError,
-// or says in plain words what is wrong with the scheme.
+// or says in plain words what is wrong with the scheme. Where a proxy makes the
+// connections this is all that is judged here.
 func (v *View) CheckURL(u *url.URL) error {
-	if err := v.checkScheme(u); err != nil {
-		return err
-	}
-	return v.checkHost(u.Hostname(), portOf(u))
-}
-
-func (v *View) checkScheme(u *url.URL) error {
-	switch u.Scheme {
-	case "https":
-		return nil
-	case "http":
-		for i := range v.rules {
-			if v.rules[i].http {
-				return nil
-			}
-		}
+	switch {
+	case u.Scheme == "https", u.Scheme == "http" && v.rules.http:
+		return v.checkHost(u.Hostname(), portOf(u))
+	case u.Scheme == "http":
 		return errHTTP
 	}
 	return errScheme
@@ -61,27 +40,18 @@ func (v *View) checkHost(host string, port uint16) error {
 	if addr.IsValid() {
 		return v.check(addr, port)
 	}
-	return v.judge(func(r *rules) *DeniedError { return r.checkName(name, kind, port) })
+	return asError(v.rules.checkName(name, kind, port))
 }
 
 // check is nil if an address and port may be dialled.
-func (v *View) check(addr netip.Addr, port uint16) error {
-	return v.judge(func(r *rules) *DeniedError { return r.check(addr, port) })
-}
+func (v *View) check(addr netip.Addr, port uint16) error { return asError(v.rules.check(addr, port)) }
 
-// judge is nil if one of the policies has no objection, else the objection of the first.
-func (v *View) judge(check func(*rules) *DeniedError) error {
-	var first *DeniedError
-	for i := range v.rules {
-		denied := check(&v.rules[i])
-		if denied == nil {
-			return nil
-		}
-		if first == nil {
-			first = denied
-		}
+// asError keeps a nil a nil.
+func asError(denied *DeniedError) error {
+	if denied == nil {
+		return nil
 	}
-	return first
+	return denied
 }
 
 // control is for net.Dialer.ControlContext, which calls it with the address of every

@@ -7,11 +7,11 @@ package v1alpha1
 //
 // Egress says which destinations may be dialled.
 type EgressApplyConfiguration struct {
-	// allow lists networks that may be dialled beside the public ones, 1 to 100 entries: private networks, or loopback.
-	// Link-local addresses and cloud metadata services are never dialled. Unset: none.
+	// allow lists networks that may be dialled beside the public ones, 1 to 100 entries: private networks, or loopback by an
+	// entry within 127.0.0.0/8 or ::1/128. Link-local addresses and cloud metadata services are never dialled. Unset: none.
 	Allow []EgressNetworkApplyConfiguration `json:"allow,omitempty"`
 	// deny lists networks that are never dialled, 1 to 100 entries, such as those of pods, services and nodes where these
-	// are public addresses. It beats allow. Unset: none.
+	// are public addresses. It beats allow, and addresses of IPv4 written as IPv6 ones too. Unset: none.
 	Deny []DeniedNetworkApplyConfiguration `json:"deny,omitempty"`
 	// allowHTTP permits http URLs beside https. Unset: false.
 	AllowHTTP *bool `json:"allowHTTP,omitempty"`

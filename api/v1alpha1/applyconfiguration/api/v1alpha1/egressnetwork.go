@@ -9,8 +9,8 @@ package v1alpha1
 type EgressNetworkApplyConfiguration struct {
 	// cidr is the network in CIDR notation, such as 10.20.0.0/16 or fd00:20::/64; the bits after the prefix are zero.
 	CIDR *string `json:"cidr,omitempty"`
-	// ports are the ports that may be dialled there, 1 to 32. They may name ports that are closed by default. Unset: every
-	// port that is not closed by default.
+	// ports are the ports that may be dialled there by this entry, 1 to 32. They may name ports that are closed by default
+	// (those of SSH, mail, DNS, Redis, Memcached, Docker, etcd and Kubernetes). Unset: every port that is not closed.
 	Ports []int32 `json:"ports,omitempty"`
 	// namespaces are those whose endpoints may dial the network, 1 to 100. Unset: all.
 	Namespaces []string `json:"namespaces,omitempty"`

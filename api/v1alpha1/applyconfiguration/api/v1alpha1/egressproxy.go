@@ -7,7 +7,8 @@ package v1alpha1
 //
 // EgressProxy is a forward proxy.
 type EgressProxyApplyConfiguration struct {
-	// url is the proxy's address: http or https, host and port, nothing else.
+	// url is the proxy's address: http or https, host and port, such as http://proxy.example.com:3128, and nothing else. It is
+	// dialled wherever it is, also on a private network.
 	URL *string `json:"url,omitempty"`
 	// credentialsSecretRef names a Secret with the keys username and password for the proxy. Unset: none are sent.
 	CredentialsSecretRef *SecretReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
