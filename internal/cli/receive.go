@@ -17,6 +17,7 @@ import (
 
 	"github.com/doorstep-dev/doorstep/internal/compile"
 	"github.com/doorstep-dev/doorstep/internal/manifest"
+	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
@@ -24,6 +25,7 @@ import (
 type receiveOptions struct {
 	Streams
 	listen, secretFile, data string
+	scheme                   string
 	endpoints                []string
 	// missing are the key files that are not there at the start.
 	missing           []string
@@ -43,7 +45,8 @@ func newReceiveCommand(s Streams) *cobra.Command {
 		Long: "Run a sample receiver: it verifies the signature over the raw bytes, answers an id it has seen before with\n" +
 			"success and does nothing, and prints one line for each new event.\n\n" +
 			"The key is taken from --secret-file, from $" + signingKeyVariable + ", or from the data folder of a standalone\n" +
-			"Doorstep on the same machine (--data DIR --endpoint NAMESPACE/NAME), which may come into being later.",
+			"Doorstep on the same machine (--data DIR --endpoint NAMESPACE/NAME), which may come into being later.\n" +
+			"--scheme is that of the endpoint; what scheme HMAC sends can't be verified here.",
 		Example: `  doorstep receive --data /var/lib/doorstep --endpoint default/orders
   doorstep receive --secret-file orders-signing.yaml --listen 127.0.0.1:3001`,
 		Args: cobra.NoArgs,
@@ -51,6 +54,7 @@ func newReceiveCommand(s Streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.listen, "listen", "127.0.0.1:3000", "address to listen on")
+	fl.StringVar(&o.scheme, "scheme", plan.SchemeStandardWebhooks, "how events are signed: StandardWebhooks, GitHub or Stripe")
 	fl.StringVar(&o.secretFile, "secret-file", "", "file that holds the signing key (whsec_… or whpk_…), one a line, or its Secret's manifest")
 	fl.StringVar(&o.data, "data", "", "data folder of a standalone Doorstep that generated the key (default $DOORSTEP_DATA)")
 	fl.StringSliceVar(&o.endpoints, "endpoint", nil, "NAMESPACE/NAME of an endpoint whose generated key to use, with --data; may be repeated")
@@ -66,12 +70,16 @@ func (o *receiveOptions) run(ctx context.Context) error {
 	if o.failRate < 0 || o.failRate > 1 || o.failStatus < 300 || o.failStatus > 599 {
 		return errors.New("--fail-rate is from 0 to 1, and --fail-status from 300 to 599")
 	}
+	verify, ok := verifiers[o.scheme]
+	if !ok {
+		return fmt.Errorf("--scheme %s: it is one of StandardWebhooks, GitHub and Stripe", o.scheme)
+	}
 	keys, err := o.keys()
 	if err != nil {
 		return err
 	}
 	r := &receiver{
-		keys: keys, now: o.Now, out: o.Out, seen: make(map[string]bool),
+		keys: keys, verify: verify, now: o.Now, out: o.Out, seen: make(map[string]bool),
 		failRate: o.failRate, failStatus: o.failStatus, failFile: o.failFile, random: rand.New(rand.NewPCG(o.seed, 0)),
 	}
 	if o.logFile != "" {
@@ -119,12 +127,12 @@ type keySource func() ([]sign.Key, error)
 func (o *receiveOptions) keys() (keySource, error) {
 	switch {
 	case o.secretFile != "":
-		return fixedKeys(readKeys(o.secretFile))
+		return fixedKeys(o.readKeys(o.secretFile))
 	case o.data != "" || len(o.endpoints) > 0:
 		o.data = firstSet(o.data, o.Getenv("DOORSTEP_DATA"))
 		return o.generatedKeys()
 	case o.Getenv(signingKeyVariable) != "":
-		return fixedKeys(parseKeys(o.Getenv(signingKeyVariable), "$"+signingKeyVariable))
+		return fixedKeys(o.parseKeys(o.Getenv(signingKeyVariable), "$"+signingKeyVariable))
 	}
 	return nil, errors.New("give the signing key: --secret-file FILE, $" + signingKeyVariable + ", or --data DIR --endpoint NAMESPACE/NAME")
 }
@@ -150,7 +158,7 @@ func (o *receiveOptions) generatedKeys() (keySource, error) {
 		var all []sign.Key
 		var failed error
 		for _, path := range paths {
-			keys, err := readKeys(path)
+			keys, err := o.readKeys(path)
 			all, failed = append(all, keys...), errors.Join(failed, err)
 		}
 		if len(all) > 0 {
@@ -169,15 +177,15 @@ func fixedKeys(keys []sign.Key, err error) (keySource, error) {
 	return func() ([]sign.Key, error) { return keys, nil }, nil
 }
 
-func readKeys(path string) ([]sign.Key, error) {
+func (o *receiveOptions) readKeys(path string) ([]sign.Key, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the signing key: %w", err)
 	}
 	if keys := secretKey(b); keys != "" {
-		return parseKeys(keys, path)
+		return o.parseKeys(keys, path)
 	}
-	return parseKeys(string(b), path)
+	return o.parseKeys(string(b), path)
 }
 
 // secretKey is the key within a manifest of a Secret, which is how generated keys are kept; empty if b isn't one.
@@ -193,10 +201,15 @@ func secretKey(b []byte) string {
 	return firstSet(secret.StringData[compile.SigningSecretKey], string(secret.Data[compile.SigningSecretKey]))
 }
 
-func parseKeys(text, from string) ([]sign.Key, error) {
+// parseKeys reads one key a line, each by the rule of the scheme.
+func (o *receiveOptions) parseKeys(text, from string) ([]sign.Key, error) {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	if o.scheme == plan.SchemeStandardWebhooks {
+		lines = strings.Fields(text) // no such key holds a space
+	}
 	var keys []sign.Key
-	for _, line := range strings.Fields(text) {
-		key, err := sign.ParseVerifyKey(line)
+	for _, line := range lines {
+		key, err := o.parseKey(line)
 		if err != nil {
 			return nil, fmt.Errorf("the signing key in %s: %w", from, err)
 		}
@@ -206,4 +219,11 @@ func parseKeys(text, from string) ([]sign.Key, error) {
 		return nil, fmt.Errorf("there is no signing key in %s", from)
 	}
 	return keys, nil
+}
+
+func (o *receiveOptions) parseKey(text string) (sign.Key, error) {
+	if o.scheme == plan.SchemeStandardWebhooks {
+		return sign.ParseVerifyKey(text) // a public key will do
+	}
+	return sign.ParseKeyFor(&plan.Signing{Scheme: o.scheme}, text)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
@@ -27,7 +28,7 @@ func newReceiver(t *testing.T) (*receiver, *lockedBuffer, []sign.Key) {
 	out := &lockedBuffer{}
 	keys := []sign.Key{key}
 	return &receiver{
-		keys: func() ([]sign.Key, error) { return keys, nil }, now: func() time.Time { return start }, out: out,
+		keys: func() ([]sign.Key, error) { return keys, nil }, verify: verifiers["StandardWebhooks"], now: func() time.Time { return start }, out: out,
 		seen: map[string]bool{}, random: rand.New(rand.NewPCG(1, 0)), failStatus: http.StatusServiceUnavailable,
 	}, out, keys
 }
@@ -79,6 +80,48 @@ func TestReceiverVerifies(t *testing.T) {
 				t.Errorf("printed %q", out)
 			}
 		})
+	}
+}
+
+// What a Signer of another scheme sends, the receiver takes with --scheme, and with no other.
+func TestReceiverVerifiesByItsScheme(t *testing.T) {
+	const secret = "It's a Secret to Everybody"
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	if err := os.WriteFile(path, []byte("another\n"+secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{plan.SchemeGitHub, plan.SchemeStripe} {
+		signer, err := sign.NewSigner(plan.Signing{Scheme: scheme, Keys: []plan.SigningKey{{Name: "k", Key: secret}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers, err := signer.AppendHeaders(nil, &sign.Message{ID: "evt_1", Type: "a.b", At: start, Steady: start, Body: []byte("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, by := range []string{plan.SchemeGitHub, plan.SchemeStripe} {
+			keys, err := (&receiveOptions{scheme: by}).readKeys(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, _, _ := newReceiver(t)
+			r.keys, r.verify = func() ([]sign.Key, error) { return keys, nil }, verifiers[by]
+			q := httptest.NewRequest(http.MethodPost, "/hook", strings.NewReader("{}"))
+			for _, h := range headers {
+				q.Header.Set(h.Name, h.Value)
+			}
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, q)
+			if want := map[bool]int{true: 204, false: 401}[by == scheme]; w.Code != want {
+				t.Errorf("signed by %s, verified by %s: %d, want %d", scheme, by, w.Code, want)
+			}
+		}
+	}
+	out := &lockedBuffer{}
+	if code := Run(t.Context(), "doorstep", []string{"receive", "--scheme", "HMAC"}, Streams{Out: out, Err: out, Now: time.Now, Getenv: os.Getenv}); code != 1 ||
+		!strings.Contains(out.String(), "--scheme HMAC: it is one of StandardWebhooks, GitHub and Stripe") {
+		t.Errorf("exit code %d, printed %q", code, out)
 	}
 }
 
@@ -185,7 +228,7 @@ func TestReceiverFindsItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	generated := &receiveOptions{endpoints: []string{"shop/audit", "shop/orders"}}
+	generated := &receiveOptions{endpoints: []string{"shop/audit", "shop/orders"}, scheme: plan.SchemeStandardWebhooks}
 	generated.Getenv = func(name string) string { return map[string]string{"DOORSTEP_DATA": dir}[name] }
 	for _, c := range []struct {
 		name string
@@ -203,7 +246,7 @@ func TestReceiverFindsItsKey(t *testing.T) {
 		{"nothing", &receiveOptions{}, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.Getenv = func(string) string { return c.env }
+			c.o.Getenv, c.o.scheme = func(string) string { return c.env }, plan.SchemeStandardWebhooks
 			source, err := c.o.keys()
 			if (err == nil) != c.ok {
 				t.Fatalf("error is %v", err)

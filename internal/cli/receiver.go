@@ -15,14 +15,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/sign"
 )
 
 // receiver is what an application should do with webhooks, in the order that matters: read the raw bytes, verify them,
 // look whether the id was done before, do the work durably, and only then answer 2xx.
 type receiver struct {
-	keys keySource
-	now  func() time.Time
+	keys   keySource
+	verify verifier
+	now    func() time.Time
 
 	failRate   float64
 	failStatus int
@@ -33,6 +35,22 @@ type receiver struct {
 	random *rand.Rand
 	seen   map[string]bool // webhook-ids that were done; it grows with them, which is enough for a sample
 	log    *os.File
+}
+
+// verifier checks one request.
+type verifier func(keys []sign.Key, h http.Header, body []byte, now time.Time) error
+
+// verifiers are those of each scheme.
+var verifiers = map[string]verifier{
+	plan.SchemeStandardWebhooks: func(keys []sign.Key, h http.Header, body []byte, now time.Time) error {
+		return sign.Verify(keys, h.Get("Webhook-Id"), h.Get("Webhook-Timestamp"), h.Get("Webhook-Signature"), body, now, sign.DefaultTolerance)
+	},
+	plan.SchemeGitHub: func(keys []sign.Key, h http.Header, body []byte, _ time.Time) error {
+		return sign.VerifyGitHub(keys, h.Get("X-Hub-Signature-256"), body)
+	},
+	plan.SchemeStripe: func(keys []sign.Key, h http.Header, body []byte, now time.Time) error {
+		return sign.VerifyStripe(keys, h.Get("Stripe-Signature"), body, now, sign.DefaultTolerance)
+	},
 }
 
 // received is a line of the receiver's log.
@@ -67,8 +85,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	h := q.Header
 	id := h.Get("Webhook-Id")
-	err = sign.Verify(keys, id, h.Get("Webhook-Timestamp"), h.Get("Webhook-Signature"), body, r.now(), sign.DefaultTolerance)
-	if err != nil {
+	if err := r.verify(keys, h, body, r.now()); err != nil {
 		r.print("REFUSED  %s: %v", printable(id), err)
 		http.Error(w, "the signature does not hold", http.StatusUnauthorized)
 		return

@@ -110,6 +110,45 @@ func TestSigningKeysAreMadeOnce(t *testing.T) {
 	}
 }
 
+// A key is made for the scheme of the endpoint, and none where nothing signs. When the
+// scheme changes the key stays as it is, and Compile says so if it doesn't fit.
+func TestSigningKeysFitTheirScheme(t *testing.T) {
+	dir := t.TempDir()
+	hexKey := v1alpha1.Signing{Scheme: "HMAC", HMAC: &v1alpha1.HMAC{Header: "X-Signature", KeyEncoding: "Hex"}}
+	in := compile.Objects{Complete: true}
+	for name, s := range map[string]v1alpha1.Signing{
+		"github": {Scheme: "GitHub"}, "stripe": {Scheme: "Stripe"}, "hex": hexKey, "none": {Scheme: "None"},
+	} {
+		e := plain(name)
+		e.Spec.Signing = &s
+		in.Endpoints = append(in.Endpoints, e)
+	}
+	add, made, err := EnsureSigningKeys(dir, in, nil)
+	if err != nil || len(made) != 3 {
+		t.Fatalf("made %d, %v; want 3", len(made), err)
+	}
+	in.Secrets = add
+	r := compile.Compile(in, nil, time.Unix(0, 0), compile.Options{})
+	if len(r.Problems) != 0 {
+		t.Errorf("problems %+v", r.Problems)
+	}
+	for i := range in.Endpoints {
+		if in.Endpoints[i].Name == "github" {
+			in.Endpoints[i].Spec.Signing = &hexKey
+		}
+	}
+	in.Secrets = nil
+	add, made, err = EnsureSigningKeys(dir, in, r.Plan)
+	if err != nil || len(made) != 0 {
+		t.Fatalf("made %d, %v; want the keys of before", len(made), err)
+	}
+	in.Secrets = add
+	r = compile.Compile(in, r.Plan, time.Unix(1, 0), compile.Options{})
+	if len(r.Problems) != 1 || r.Problems[0].Name != "github" || r.Problems[0].Reason != v1alpha1.ReasonKeyInvalid {
+		t.Errorf("problems %+v, want KeyInvalid of github alone", r.Problems)
+	}
+}
+
 func TestASigningKeyFileIsNeverOverwritten(t *testing.T) {
 	for name, text := range map[string]string{
 		"half a file":       "apiVersion: v1\nkind: Sec",

@@ -147,10 +147,10 @@ func TestVerifyToleranceIsTwoSidedAndInclusive(t *testing.T) {
 			t.Errorf("now %v: %v, want a skew of %d", row.now, err, row.skew)
 		}
 	}
-	if got := (&SkewError{-301}).Error(); got != "webhook-timestamp is 301 s old" {
+	if got := (&SkewError{-301}).Error(); got != "the timestamp is 301 s old" {
 		t.Error(got)
 	}
-	if got := (&SkewError{301}).Error(); got != "webhook-timestamp is 301 s ahead" {
+	if got := (&SkewError{301}).Error(); got != "the timestamp is 301 s ahead" {
 		t.Error(got)
 	}
 }

@@ -20,7 +20,7 @@ const maxSignatures = 32
 // Why a message is refused, beside *SkewError and ErrID.
 var (
 	ErrMissing   = errors.New("webhook-id, webhook-timestamp or webhook-signature is missing")
-	ErrTimestamp = errors.New("webhook-timestamp is not a number of seconds")
+	ErrTimestamp = errors.New("the timestamp is not a number of seconds")
 	ErrSignature = errors.New("no signature matches")
 )
 
@@ -33,9 +33,9 @@ type SkewError struct {
 // Error says by how much the timestamp is off.
 func (e *SkewError) Error() string {
 	if e.Seconds < 0 {
-		return fmt.Sprintf("webhook-timestamp is %d s old", -e.Seconds)
+		return fmt.Sprintf("the timestamp is %d s old", -e.Seconds)
 	}
-	return fmt.Sprintf("webhook-timestamp is %d s ahead", e.Seconds)
+	return fmt.Sprintf("the timestamp is %d s ahead", e.Seconds)
 }
 
 // Verify checks one received message: the values of its webhook-id,
@@ -54,8 +54,8 @@ func Verify(keys []Key, id, timestamp, signatures string, body []byte, now time.
 	if err != nil {
 		return err
 	}
-	if skew := ts - now.Unix(); max(skew, -skew) > int64(tolerance/time.Second) {
-		return &SkewError{Seconds: skew}
+	if err := checkSkew(ts, now, tolerance); err != nil {
+		return err
 	}
 	list := strings.Split(signatures, " ")
 	if len(list) > maxSignatures {
@@ -69,6 +69,14 @@ func Verify(keys []Key, id, timestamp, signatures string, body []byte, now time.
 	}
 	if !matched {
 		return ErrSignature
+	}
+	return nil
+}
+
+// checkSkew holds a timestamp to a tolerance, both ways and inclusive.
+func checkSkew(ts int64, now time.Time, tolerance time.Duration) error {
+	if skew := ts - now.Unix(); max(skew, -skew) > int64(tolerance/time.Second) {
+		return &SkewError{Seconds: skew}
 	}
 	return nil
 }
