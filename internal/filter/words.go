@@ -12,21 +12,30 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// places gives the place of each part of an expression, as line:column from 1.
-type places map[int64]string
+// places gives where each part of an expression begins.
+type places map[int64]place
+
+// place is a line and a column, from 1.
+type place struct{ line, column uint16 }
 
 func placesOf(a *cel.Ast) places {
 	info := a.NativeRep().SourceInfo()
 	p := make(places, len(info.OffsetRanges()))
 	for id := range info.OffsetRanges() {
 		at := info.GetStartLocation(id)
-		p[id] = fmt.Sprintf("at %d:%d: ", at.Line(), at.Column()+1)
+		p[id] = place{uint16(at.Line()), uint16(at.Column() + 1)} // an expression is shorter than 65536
 	}
 	return p
 }
 
 // at is "at 1:7: ", or nothing where the part has no place of its own.
-func (p places) at(id int64) string { return p[id] }
+func (p places) at(id int64) string {
+	at, ok := p[id]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("at %d:%d: ", at.line, at.column)
+}
 
 // maxIssues is how many faults of an expression are told at once.
 const maxIssues = 3
