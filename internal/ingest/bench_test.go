@@ -22,6 +22,9 @@ func (forgetful) Accept(_ context.Context, events []queue.NewEvent) ([]queue.Acc
 	return []queue.Accepted{{Seq: 1, Endpoints: len(events[0].Endpoints)}}, nil
 }
 
+// Usage is of a store without limits.
+func (forgetful) Usage() queue.Usage { return queue.Usage{} }
+
 // discard is a response writer that costs nothing.
 type discard struct {
 	header http.Header
