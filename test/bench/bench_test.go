@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 var keys = []string{
 	"accepted_per_s", "delivered_per_s", "cpu_ms_per_delivery", "rss_peak_mib", "lost", "duplicated",
 	"e2e_p50_ms", "e2e_p99_ms", "limit_per_s", "ratio", "backlog_rss_peak_mib", "backlog_restart_s", "isolation_ratio",
+	"endpoints_idle_rss_mib", "endpoints_idle_cpu_percent", "endpoints_fanout_ms", "endpoints_busy_ratio",
+	"endpoints_attribute_ratio", "retention_ratio", "retention_events",
 }
 
 func TestQuickRunMeasuresEverything(t *testing.T) {

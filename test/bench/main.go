@@ -16,7 +16,7 @@ import (
 )
 
 // The parts, in the order they run.
-var parts = []string{"saturate", "latency", "isolation", "backlog"}
+var parts = []string{"saturate", "latency", "isolation", "endpoints", "retention", "backlog"}
 
 // options are what can be set.
 type options struct {
@@ -31,6 +31,7 @@ type options struct {
 	rate     float64
 	inFlight int
 	backlog  int
+	retained int
 }
 
 func main() {
@@ -52,6 +53,7 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 2000, "events per second of the latency runs")
 	flag.IntVar(&o.inFlight, "inflight", 64, "maxInFlight of the one endpoint in the saturated runs (with several endpoints each has the default)")
 	flag.IntVar(&o.backlog, "backlog", 1_000_000, "events queued for a dead endpoint")
+	flag.IntVar(&o.retained, "retained", 2_000_000, "delivered events that are kept")
 	flag.Parse()
 	if o.quick {
 		o = o.shortened()
@@ -67,7 +69,7 @@ func main() {
 
 // shortened is a quick run: once, a second each, a small backlog.
 func (o options) shortened() options {
-	o.quick, o.runs, o.duration, o.backlog, o.rate = true, 1, time.Second, 20_000, min(o.rate, 500)
+	o.quick, o.runs, o.duration, o.backlog, o.retained, o.rate = true, 1, time.Second, 20_000, 20_000, min(o.rate, 500)
 	return o
 }
 
@@ -118,6 +120,10 @@ func run(ctx context.Context, o options, out io.Writer) (bool, error) {
 			err = b.latency(ctx)
 		case "isolation":
 			err = b.isolation(ctx)
+		case "endpoints":
+			err = b.endpoints(ctx)
+		case "retention":
+			err = b.retention(ctx)
 		case "backlog":
 			err = b.backlog(ctx)
 		}

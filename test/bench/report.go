@@ -14,13 +14,28 @@ const minLimit = 12000
 // results are what the runs found; a list has one entry a run.
 type results struct {
 	accepted, delivered, cpu, rss, limit, ratio []float64
-	// lost and duplicated are sums over all runs, not medians.
+	// lost and duplicated are sums over all runs that count, not medians; counted says
+	// that there were some.
 	lost, duplicated int64
+	counted          bool
 	manyDelivered    []float64
 
 	p50, p99                     []float64
 	isolationRatio, isolationP99 []float64
 	backlogRSS, backlogRestart   []float64
+
+	idleRSS, idleCPU, fanOut  []float64
+	busyRatio, customersRatio []float64
+	retentionRatio, retained  []float64
+	// toRetain is how many events are to be kept at the end of the retention part.
+	toRetain int
+}
+
+// count adds what a run lost and what came twice.
+func (r *results) count(f flow) {
+	r.counted = true
+	r.lost += f.lost()
+	r.duplicated += f.sink.Repeats
 }
 
 // saturated takes the runs of relay, one endpoint and fifty.
@@ -37,8 +52,7 @@ func (r *results) saturated(limits, one, many []flow) {
 		r.manyDelivered = append(r.manyDelivered, f.delivered())
 	}
 	for _, f := range slices.Concat(one, many) {
-		r.lost += f.lost()
-		r.duplicated += f.sink.Repeats
+		r.count(f)
 	}
 }
 
@@ -57,6 +71,14 @@ type summary struct {
 	BacklogRSSPeakMiB *float64 `json:"backlog_rss_peak_mib"`
 	BacklogRestartS   *float64 `json:"backlog_restart_s"`
 	IsolationRatio    *float64 `json:"isolation_ratio"`
+
+	EndpointsIdleRSSMiB     *float64 `json:"endpoints_idle_rss_mib"`
+	EndpointsIdleCPUPercent *float64 `json:"endpoints_idle_cpu_percent"`
+	EndpointsFanOutMS       *float64 `json:"endpoints_fanout_ms"`
+	EndpointsBusyRatio      *float64 `json:"endpoints_busy_ratio"`
+	EndpointsAttributeRatio *float64 `json:"endpoints_attribute_ratio"`
+	RetentionRatio          *float64 `json:"retention_ratio"`
+	RetentionEvents         *float64 `json:"retention_events"`
 }
 
 // middle is the median of a part's runs to the given number of digits, nil if it did
@@ -78,8 +100,13 @@ func (r *results) summary() summary {
 		LimitPerS: middle(r.limit, 0), Ratio: middle(r.ratio, 3),
 		BacklogRSSPeakMiB: middle(r.backlogRSS, 1), BacklogRestartS: middle(r.backlogRestart, 2),
 		IsolationRatio: middle(r.isolationRatio, 2),
+
+		EndpointsIdleRSSMiB: middle(r.idleRSS, 1), EndpointsIdleCPUPercent: middle(r.idleCPU, 1),
+		EndpointsFanOutMS: middle(r.fanOut, 0), EndpointsBusyRatio: middle(r.busyRatio, 2),
+		EndpointsAttributeRatio: middle(r.customersRatio, 2),
+		RetentionRatio:          middle(r.retentionRatio, 2), RetentionEvents: middle(r.retained, 0),
 	}
-	if s.AcceptedPerS != nil {
+	if r.counted {
 		s.Lost, s.Duplicated = &r.lost, &r.duplicated
 	}
 	return s
@@ -136,6 +163,12 @@ func (r *results) targets(s summary) []target {
 		{name: "end to end p99", got: s.E2EP99MS, limit: 30, below: true, unit: " ms"},
 		{name: "isolation, p99 beside bad endpoints to p99 alone", got: s.IsolationRatio, limit: 2},
 		{name: "isolation, p99 beside bad endpoints", got: middle(r.isolationP99, 2), limit: 50, below: true, unit: " ms"},
+		{name: "idle memory, 10,000 endpoints", got: s.EndpointsIdleRSSMiB, limit: 200, unit: " MiB"},
+		{name: "idle processor time, 10,000 endpoints", got: s.EndpointsIdleCPUPercent, limit: 2, unit: " % of a core"},
+		{name: "delivered, 100 busy of 10,000, of one's rate", got: s.EndpointsBusyRatio, limit: 0.8, least: true},
+		{name: "delivered, 5,000 by an attribute, of one's rate", got: s.EndpointsAttributeRatio, limit: 0.8, least: true},
+		{name: "delivered with many events kept, of that with few", got: s.RetentionRatio, limit: 0.9, least: true},
+		{name: "events kept", got: s.RetentionEvents, limit: float64(r.toRetain), least: true},
 		{name: "peak memory with the backlog", got: s.BacklogRSSPeakMiB, limit: 400, below: true, unit: " MiB"},
 		{name: "restart to first delivery", got: s.BacklogRestartS, limit: 10, below: true, unit: " s"},
 	}

@@ -18,6 +18,9 @@ type Load struct {
 	Run string
 	// Types are taken in turn.
 	Types []string
+	// Customers gives event n the attribute customer, cust_0 … cust_Customers-1 in turn; 0
+	// gives none.
+	Customers int64
 	// Size is the length of a whole event in bytes.
 	Size int
 	// Conns is how many connections post at once.
@@ -103,7 +106,11 @@ func (g *generator) post(ctx context.Context) {
 		if !ok {
 			return
 		}
-		body = g.pad.Event(body[:0], g.Run, n, g.Types[n%int64(len(g.Types))], sent, g.Size)
+		customer := ""
+		if g.Customers > 0 {
+			customer = Customer(n % g.Customers)
+		}
+		body = g.pad.EventFor(body[:0], g.Run, n, g.Types[n%int64(len(g.Types))], customer, sent, g.Size)
 		g.send(ctx, c, body)
 	}
 }
@@ -183,9 +190,17 @@ func NewPadding() *Padding {
 	return p
 }
 
+// Customer is the value of the attribute customer of number n.
+func Customer(n int64) string { return "cust_" + strconv.FormatInt(n, 10) }
+
 // Event appends event n of a run to b: plain JSON of size bytes (or a little more if
 // size is very small, 64 KiB at most) with the time it is sent inside data.
 func (p *Padding) Event(b []byte, run string, n int64, typ string, sent time.Time, size int) []byte {
+	return p.EventFor(b, run, n, typ, "", sent, size)
+}
+
+// EventFor is Event with the attribute customer, unless that is empty.
+func (p *Padding) EventFor(b []byte, run string, n int64, typ, customer string, sent time.Time, size int) []byte {
 	from := len(b)
 	b = append(b, `{"id":"`...)
 	b = append(b, run...)
@@ -193,7 +208,13 @@ func (p *Padding) Event(b []byte, run string, n int64, typ string, sent time.Tim
 	b = strconv.AppendInt(b, n, 10)
 	b = append(b, `","type":"`...)
 	b = append(b, typ...)
-	b = append(b, `","data":{"sent":`...)
+	if customer != "" {
+		b = append(b, `","attributes":{"customer":"`...)
+		b = append(b, customer...)
+		b = append(b, `"},"data":{"sent":`...)
+	} else {
+		b = append(b, `","data":{"sent":`...)
+	}
 	b = strconv.AppendInt(b, sent.UnixNano(), 10)
 	b = append(b, `,"pad":"`...)
 	fill := min(max(size-(len(b)-from)-len(`"}}`), 0), padding)

@@ -140,8 +140,30 @@ func TestEventsHaveTheirSizeAndAreJSON(t *testing.T) {
 		if len(b) != 1024 || !json.Valid(b) {
 			t.Errorf("event %d has %d bytes, valid JSON %v; want 1024, true", n, len(b), json.Valid(b))
 		}
+		var e struct{ Attributes map[string]string }
+		b = p.EventFor(nil, "run", n, "bench.e00", Customer(n), time.Now(), 1024)
+		if err := json.Unmarshal(b, &e); err != nil || len(b) != 1024 || e.Attributes["customer"] != Customer(n) {
+			t.Errorf("event %d has %d bytes and the attributes %v: %v", n, len(b), e.Attributes, err)
+		}
 		if sent, ok := stamp(b); !ok || time.Since(sent) > time.Minute {
 			t.Errorf("event %d: its stamp can't be read", n)
 		}
+	}
+}
+
+func TestSinkCountsWhatFansOut(t *testing.T) {
+	sink := &Sink{Key: testKey}
+	sink.Reset("r")
+	to := httptest.NewServer(sink)
+	defer to.Close()
+	for n := range 3 {
+		resp, err := http.Post(to.URL+FanPath+strconv.Itoa(n), "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if s := sink.Stats(); s.Fanned != 3 || s.LastFanned.IsZero() || s.Unique != 0 {
+		t.Errorf("sink says %+v, want 3 arrivals of what fans out, and no others", s)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,8 @@ type Endpoint struct {
 	Name, URL string
 	// EventTypes is empty for all types.
 	EventTypes []string
+	// Customer is the value that the attribute customer must have; empty for any.
+	Customer string
 	// Timeout and MaxInFlight are left out when unset.
 	Timeout     string
 	MaxInFlight int
@@ -35,6 +38,9 @@ func (e Endpoint) Manifest() string {
 		for _, t := range e.EventTypes {
 			fmt.Fprintf(&b, "  - %q\n", t)
 		}
+	}
+	if e.Customer != "" {
+		fmt.Fprintf(&b, "  matchAttributes: [{name: customer, value: %q}]\n", e.Customer)
 	}
 	fmt.Fprintf(&b, "  signing: {keys: [{name: test, secretKeyRef: {name: %s, key: key}}]}\n", signingSecret)
 	if e.Timeout != "" {
@@ -86,13 +92,25 @@ func WriteManifest(dir, file string, documents ...string) error {
 	return nil
 }
 
-// WriteManifests writes a whole folder: the pool, the key, and a file an endpoint.
+// perFile is how many endpoints of many share a file.
+const perFile = 1000
+
+// WriteManifests writes a whole folder: the pool, the key, and a file an endpoint, or
+// for a thousand of them.
 func WriteManifests(dir string, key Key, endpoints ...Endpoint) error {
 	if err := WriteManifest(dir, "pool.yaml", PoolManifest, SecretManifest(key)); err != nil {
 		return err
 	}
-	for _, e := range endpoints {
-		if err := WriteManifest(dir, e.Name+".yaml", e.Manifest()); err != nil {
+	size := 1
+	if len(endpoints) > perFile {
+		size = perFile
+	}
+	for some := range slices.Chunk(endpoints, size) {
+		documents := make([]string, 0, len(some))
+		for _, e := range some {
+			documents = append(documents, e.Manifest())
+		}
+		if err := WriteManifest(dir, some[0].Name+".yaml", documents...); err != nil {
 			return err
 		}
 	}

@@ -41,26 +41,32 @@ func parseStat(b []byte) (time.Duration, error) {
 
 // PeakRSS is the most resident memory that the running process pid ever had, in
 // bytes (VmHWM of /proc/PID/status).
-func PeakRSS(pid int) (int64, error) {
+func PeakRSS(pid int) (int64, error) { return memory(pid, "VmHWM") }
+
+// RSS is the resident memory that the running process pid has now, in bytes (VmRSS of
+// /proc/PID/status).
+func RSS(pid int) (int64, error) { return memory(pid, "VmRSS") }
+
+func memory(pid int, field string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading peak memory: %w", err)
+		return 0, fmt.Errorf("reading memory: %w", err)
 	}
-	return parseHWM(b)
+	return parseMemory(b, field)
 }
 
-func parseHWM(b []byte) (int64, error) {
-	_, rest, ok := bytes.Cut(b, []byte("\nVmHWM:"))
+func parseMemory(b []byte, field string) (int64, error) {
+	_, rest, ok := bytes.Cut(b, []byte("\n"+field+":"))
 	if !ok {
-		return 0, fmt.Errorf("reading peak memory: /proc status has no VmHWM")
+		return 0, fmt.Errorf("reading memory: /proc status has no %s", field)
 	}
 	fields := bytes.Fields(rest)
 	if len(fields) < 2 || string(fields[1]) != "kB" {
-		return 0, fmt.Errorf("reading peak memory: VmHWM is not in kB")
+		return 0, fmt.Errorf("reading memory: %s is not in kB", field)
 	}
 	n, err := strconv.ParseInt(string(fields[0]), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("reading peak memory: %w", err)
+		return 0, fmt.Errorf("reading memory: %w", err)
 	}
 	return n << 10, nil
 }

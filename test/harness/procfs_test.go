@@ -22,15 +22,14 @@ func TestParseStatCountsUserAndSystemTime(t *testing.T) {
 }
 
 func TestParseHWM(t *testing.T) {
-	got, err := parseHWM([]byte("Name:\tx\nVmPeak:\t  900 kB\nVmHWM:\t  20480 kB\nVmRSS:\t 10240 kB\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := int64(20 << 20); got != want {
-		t.Errorf("peak memory is %d bytes, want %d", got, want)
+	status := []byte("Name:\tx\nVmPeak:\t  900 kB\nVmHWM:\t  20480 kB\nVmRSS:\t 10240 kB\n")
+	for field, want := range map[string]int64{"VmHWM": 20 << 20, "VmRSS": 10 << 20} {
+		if got, err := parseMemory(status, field); err != nil || got != want {
+			t.Errorf("%s is %d bytes, %v; want %d", field, got, err, want)
+		}
 	}
 	for _, bad := range []string{"Name:\tx\n", "Name:\tx\nVmHWM:\t12 MB\n", "Name:\tx\nVmHWM:\tx kB\n"} {
-		if _, err := parseHWM([]byte(bad)); err == nil {
+		if _, err := parseMemory([]byte(bad), "VmHWM"); err == nil {
 			t.Errorf("%q gave no error", bad)
 		}
 	}
@@ -57,6 +56,9 @@ func TestOwnFiguresAreReadable(t *testing.T) {
 	rss, err := PeakRSS(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if now, err := RSS(os.Getpid()); err != nil || now > rss+1<<20 {
+		t.Errorf("this process is said to have %d bytes now, %v; at most it had %d", now, err, rss)
 	}
 	if cpu < 0 || cpu > time.Hour || rss < 1<<20 || rss > 64<<30 {
 		t.Errorf("this process is said to have used %v and %d bytes", cpu, rss)

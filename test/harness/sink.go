@@ -12,10 +12,12 @@ import (
 	"time"
 )
 
-// SinkPath is the prefix of a sink's well-behaved receivers; below HangPath a
-// receiver never answers, below FailPath it answers 500.
+// SinkPath is the prefix of a sink's well-behaved receivers; below FanPath are those
+// that all get the same event, below HangPath a receiver never answers, below FailPath
+// it answers 500.
 const (
 	SinkPath = "/ok/"
+	FanPath  = "/fan/"
 	HangPath = "/hang/"
 	FailPath = "/fail/"
 )
@@ -53,6 +55,8 @@ type sinkRun struct {
 	unique      int64
 	repeats     int64
 	first, last time.Time
+	fanned      int64
+	lastFanned  time.Time
 	badWhy      string
 }
 
@@ -68,6 +72,9 @@ type SinkStats struct {
 	Foreign int64
 	// First and Last are the first and the last arrival of a new event.
 	First, Last time.Time
+	// Fanned counts arrivals below FanPath, LastFanned is the last of them.
+	Fanned     int64
+	LastFanned time.Time
 	// P50 and P99 are times from stamp to arrival.
 	P50, P99 time.Duration
 }
@@ -88,7 +95,7 @@ func (s *Sink) Stats() SinkStats {
 	return SinkStats{
 		Unique: r.unique, Repeats: r.repeats, Others: r.others.Load(),
 		Verified: r.verified.Load(), BadSignatures: r.bad.Load(), BadWhy: r.badWhy, Foreign: r.foreign.Load(),
-		First: r.first, Last: r.last, P50: r.latency.Quantile(0.5), P99: r.latency.Quantile(0.99),
+		First: r.first, Last: r.last, Fanned: r.fanned, LastFanned: r.lastFanned, P50: r.latency.Quantile(0.5), P99: r.latency.Quantile(0.99),
 	}
 }
 
@@ -98,6 +105,8 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case strings.HasPrefix(req.URL.Path, SinkPath):
 		s.receive(w, req)
+	case strings.HasPrefix(req.URL.Path, FanPath):
+		s.fan(w, req)
 	case strings.HasPrefix(req.URL.Path, HangPath):
 		s.hang(req)
 	case strings.HasPrefix(req.URL.Path, FailPath):
@@ -112,6 +121,18 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	default:
 		http.NotFound(w, req)
 	}
+}
+
+// fan counts one arrival of an event that goes to many.
+func (s *Sink) fan(w http.ResponseWriter, req *http.Request) {
+	_, err := io.Copy(io.Discard, req.Body)
+	if r := s.run.Load(); r != nil && err == nil {
+		r.mu.Lock()
+		r.fanned++
+		r.lastFanned = time.Now()
+		r.mu.Unlock()
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // hang reads the request and keeps its sender waiting.
