@@ -168,7 +168,12 @@ func TestCheckURLOfAView(t *testing.T) {
 		{"loopback", "https://127.0.0.1/", Policy{Allow: networks("0.0.0.0/0")}, "loopback"},
 		{"metadata", "https://169.254.169.254/", Policy{Allow: networks("0.0.0.0/0")}, "metadata"},
 		{"a metadata name", "https://metadata.google.internal/", Policy{Allow: networks("0.0.0.0/0")}, "metadata"},
+		{"a metadata name of one label", "https://metadata/", Policy{Allow: networks("0.0.0.0/0")}, "metadata"},
+		{"another", "https://Instance-Data./", Policy{Allow: networks("0.0.0.0/0")}, "metadata"},
 		{"localhost", "https://localhost/", Policy{}, "loopback"},
+		{"localhost with a dot", "https://localhost./", Policy{}, "loopback"},
+		{"a name below localhost", "https://prod.localhost/", Policy{}, "loopback"},
+		{"a name that begins like it", "https://localhost.example.com/", Policy{}, ""},
 		{"localhost that is allowed", "https://localhost:8080/", Policy{Allow: networks("127.0.0.0/8")}, ""},
 		// cases SSR-04, SS123
 		{"the API server", "https://kubernetes.default.svc/", Policy{}, "within the cluster"},
