@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -265,4 +266,26 @@ func tree(t *testing.T, fs vfs.FS, dir string) map[string]string {
 		}
 	}
 	return out
+}
+
+// onWrite calls f before each operation that writes.
+func onWrite(fs vfs.FS, f func()) vfs.FS {
+	var mu sync.Mutex
+	return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			mu.Lock()
+			defer mu.Unlock()
+			f()
+		}
+		return nil
+	}))
+}
+
+func readAll(fs vfs.FS, path string) (string, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(f)
+	return string(b), errors.Join(err, f.Close())
 }

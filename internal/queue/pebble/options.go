@@ -17,6 +17,7 @@ const filesVersion = pebbledb.FormatWALSyncChunks
 
 const (
 	memTableBytes = 16 << 20
+	memTables     = 4
 	// cacheBytes bounds blocks and memtables together: pebble counts both.
 	cacheBytes = 80 << 20
 	// opsQueued is how many changes may wait for the writer before callers block.
@@ -62,7 +63,7 @@ func pebbleOptions(o *Options, mustExist bool) *pebbledb.Options {
 		ErrorIfNotExists:            mustExist,
 		FormatMajorVersion:          filesVersion,
 		MemTableSize:                memTableBytes,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memTables,
 		CacheSize:                   cacheBytes,
 		// Higher than the default: fewer and larger compactions, a fifth less CPU.
 		L0CompactionThreshold: 8,

@@ -72,7 +72,7 @@ func (p *pruner) byAge(ctx context.Context) error {
 // forgotten takes its place on disk until it is compacted, so that is done, and the size
 // looked at again.
 func (p *pruner) bySize(ctx context.Context) error {
-	for {
+	for begun := time.Now(); time.Since(begun) < bySizeAtMost; {
 		over := p.s.overSize(p.MaxBytes)
 		if over <= 0 {
 			return nil
@@ -89,7 +89,11 @@ func (p *pruner) bySize(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
+
+// bySizeAtMost bounds how long a call goes on while as much comes in as it forgets.
+const bySizeAtMost = 10 * time.Second
 
 // segments looks at all segments that may have something to forget, and gives the number
 // of events forgotten.

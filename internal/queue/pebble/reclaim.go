@@ -58,9 +58,9 @@ func (s *Store) compact(ctx context.Context, from, to []byte) error {
 	return s.read(func(pebbledb.Reader) error { return s.db.Compact(ctx, from, to, false) })
 }
 
-// logRoom is what the store needs beside its tables: its log, of which there is as much as
-// there are memtables.
-const logRoom = 4 * memTableBytes
+// logRoom is what the store's log takes beside its tables: as many files as there are
+// memtables, and one more than that which are kept to be written again.
+const logRoom = (2*memTables + 1) * memTableBytes
 
 // overSize is by how many bytes the store's tables are larger than a store of at most so
 // many bytes should have, down to where forgetting stops; 0 while there is no need. What is
