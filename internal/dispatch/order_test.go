@@ -142,7 +142,8 @@ func TestPerKeyOrder(t *testing.T) {
 func TestAFailingKeyHoldsItselfOnly(t *testing.T) {
 	b := &book{}
 	inWorld(t, func(h hit) deliver.Result {
-		if strings.HasPrefix(h.id, "bad-") && h.id <= "bad-000004" {
+		switch {
+		case strings.HasPrefix(h.id, "bad-") && h.id <= "bad-000004":
 			return status(500)
 		}
 		b.take(h.id)

@@ -256,9 +256,17 @@ func (s *Server) seqSpan(ctx context.Context, namespace string, since, until tim
 
 // firstSince gives the first event accepted from a time on; where there is none, what no event reaches.
 func (s *Server) firstSince(ctx context.Context, namespace string, since time.Time) (queue.Seq, error) {
-	events, _, err := s.queue.Events(ctx, namespace, queue.EventQuery{Since: since, Ascending: true}, 1)
-	if err != nil || len(events) == 0 {
-		return math.MaxUint64, err
+	q := queue.EventQuery{Since: since, Ascending: true}
+	for {
+		events, next, err := s.queue.Events(ctx, namespace, q, 1)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(events) > 0:
+			return events[0].Seq, nil
+		case next == 0:
+			return math.MaxUint64, nil
+		}
+		q.Cursor = next
 	}
-	return events[0].Seq, nil
 }

@@ -122,39 +122,45 @@ func seqCursor(v url.Values, kind string) (uint64, *Problem) {
 	return n, nil
 }
 
+const (
+	// maxLooks bounds how often one page asks the store, which bounds what it looks at each time.
+	maxLooks = 10
+	// hiddenPage is how much is read at once for a caller who may not see all of it.
+	hiddenPage = 200
+)
+
 func (s *Server) pageOfEvents(ctx context.Context, c call, q queue.EventQuery, limit int) (EventList, error) {
 	list := EventList{Items: []Event{}}
-	next := q.Cursor
-	for scan := maxScan; scan > 0; {
-		ask := min(limit-len(list.Items), scan)
-		events, more, err := s.queue.Events(ctx, c.namespace, q, ask)
+	last := q.Cursor // the place of the last event that was looked at
+	for range maxLooks {
+		ask := limit - len(list.Items)
+		if c.caller.bound() {
+			ask = max(ask, hiddenPage)
+		}
+		events, next, err := s.queue.Events(ctx, c.namespace, q, ask)
 		if err != nil {
 			return EventList{}, err
 		}
-		for _, e := range events {
-			view, seen, err := s.eventView(ctx, c.caller, e)
+		for len(events) > 0 && len(list.Items) < limit {
+			view, seen, err := s.eventView(ctx, c.caller, events[0])
 			if err != nil {
 				return EventList{}, err
 			}
 			if seen {
 				list.Items = append(list.Items, view)
 			}
-			next = e.Seq
+			last, events = events[0].Seq, events[1:]
 		}
-		if more == 0 {
-			list.AtEnd = true
+		if list.AtEnd = len(events) == 0 && next == 0; list.AtEnd || len(list.Items) == limit {
 			break
 		}
-		q.Cursor, next, scan = more, more, scan-ask
-		if len(list.Items) == limit {
-			break
-		}
+		q.Cursor, last = next, next
 	}
 	switch {
 	case q.Ascending:
-		list.Cursor = encodeCursor(cursorOldest, strconv.FormatUint(uint64(next), 10))
+		list.Cursor = encodeCursor(cursorOldest, strconv.FormatUint(uint64(last), 10))
 	case !list.AtEnd:
-		list.Cursor = encodeCursor(cursorNewest, strconv.FormatUint(uint64(next), 10))
+		list.Cursor = encodeCursor(cursorNewest, strconv.FormatUint(uint64(last), 10))
 	}
 	list.AtEnd = list.AtEnd && q.Ascending
 	return list, nil

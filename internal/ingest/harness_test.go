@@ -60,7 +60,7 @@ func newAPI(t testing.TB, change ...func(*ingest.Options)) *api {
 
 type header = map[string]string
 
-// call makes one request; a body gets a JSON content type unless h has another.
+// call makes one request, and holds the answer to the API's description; a body gets a JSON content type unless h has another.
 func (a *api) call(method, path, body string, h header) *httptest.ResponseRecorder {
 	a.t.Helper()
 	var reader io.Reader
@@ -77,6 +77,9 @@ func (a *api) call(method, path, body string, h header) *httptest.ResponseRecord
 	}
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
+	if err := describe(a.t).check(method, r.URL.Path, w); err != nil {
+		a.t.Errorf("the answer is not as /openapi.json says: %v: %s", err, w.Body)
+	}
 	return w
 }
 

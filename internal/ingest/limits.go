@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -174,8 +176,8 @@ func perEndpoint(events []queue.NewEvent) iter.Seq2[plan.EndpointKey, int64] {
 				sums[key] += int64(len(e.Event.Body))
 			}
 		}
-		for key, sum := range sums {
-			if !yield(key, sum) {
+		for _, key := range slices.SortedFunc(maps.Keys(sums), plan.EndpointKey.Compare) { // the same is named each time
+			if !yield(key, sums[key]) {
 				return
 			}
 		}

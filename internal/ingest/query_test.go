@@ -66,11 +66,19 @@ func TestStatesPeopleSee(t *testing.T) {
 		{"held for another reason", queue.Retrying, ingest.LaneView{State: ingest.LaneActive, Held: true}, false, ingest.StateHeld},
 		{"delivered in a lane that holds", queue.Delivered, ingest.LaneView{State: ingest.LaneDisabled}, false, ingest.StateDelivered},
 		{"dead-lettered", queue.DeadLettered, ingest.LaneView{State: ingest.LaneActive}, false, ingest.StateDeadLettered},
+		{"a filter that failed", queue.FilterError, ingest.LaneView{State: ingest.LaneActive}, false, ingest.StateFilterError},
+		{"not wanted after all", queue.Discarded, ingest.LaneView{State: ingest.LaneSuspended}, false, ingest.StateDiscarded},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAPI(t)
 			a.accepted(1, "order.created")
-			if c.state != queue.Pending {
+			switch c.state {
+			case queue.Pending:
+			case queue.FilterError, queue.Discarded:
+				if _, err := a.queue.Settle(t.Context(), orders, []queue.Seq{1}, c.state, "FilterFalse"); err != nil {
+					t.Fatal(err)
+				}
+			default:
 				a.finish(1, orders, c.state, "Rejected")
 			}
 			a.lanes.Set(orders, c.lane)
@@ -86,7 +94,7 @@ func TestStatesPeopleSee(t *testing.T) {
 			if len(list.Items) != 1 || list.Items[0].State != c.want || list.Items[0].WebhookID != "evt_1" {
 				t.Errorf("the list of %s holds %+v", c.want, list.Items)
 			}
-			for _, other := range []ingest.DeliveryState{"pending", "retrying", "inFlight", "held", "delivered", "deadLettered"} {
+			for _, other := range []ingest.DeliveryState{"pending", "retrying", "inFlight", "held", "delivered", "deadLettered", "filterError", "discarded"} {
 				if other == c.want {
 					continue
 				}

@@ -67,7 +67,7 @@ func newRunner(t *testing.T, p page) *runner {
 }
 
 // prepare lays out what a page may use beside the binary: the modules that the Go and
-// the Node programs import, and the sample receivers.
+// the Node receivers import, and the sample receivers.
 func (r *runner) prepare() {
 	bin := filepath.Join(r.home, "bin")
 	r.must(os.Mkdir(bin, 0o700))
@@ -80,9 +80,6 @@ func (r *runner) prepare() {
 	modules, err := filepath.Abs(filepath.Join(root, "test", "interop", "node_modules"))
 	r.must(err)
 	r.must(os.Symlink(modules, filepath.Join(r.home, "node_modules")))
-	client, err := filepath.Abs(filepath.Join(root, "client"))
-	r.must(err)
-	r.must(os.Symlink(client, filepath.Join(r.home, "client")))
 	samples, err := filepath.Abs(filepath.Join(root, "docs", "receivers"))
 	r.must(err)
 	r.must(os.Mkdir(filepath.Join(r.home, "docs"), 0o700))
@@ -140,7 +137,7 @@ func (r *runner) toFree(text string) string {
 
 // shell makes the command of a block, in a process group of its own.
 func (r *runner) shell(ctx context.Context, text string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", r.exports+r.toFree(text))
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", r.toFree(r.exports+text))
 	cmd.Dir = r.home
 	cmd.Env = []string{
 		"HOME=" + r.home, "PATH=" + filepath.Join(r.home, "bin") + ":" + os.Getenv("PATH"),
