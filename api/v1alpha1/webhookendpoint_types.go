@@ -438,7 +438,7 @@ type HMAC struct {
 
 	// timestamp says how the time of the attempt is sent. Unset: it is not sent, beside webhook-timestamp.
 	// +optional
-	Timestamp *HMACTimestamp `json:"timestamp,omitempty"`
+	Timestamp *HMACTimestamp `json:"timestamp,omitempty"` //nolint:kubeapilinter // what the docs of receivers, and {timestamp}, call it
 }
 
 // HMACAlgorithm is the hash function of an HMAC.

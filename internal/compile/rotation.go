@@ -53,7 +53,7 @@ func (r *resolver) rotate(s *plan.Signing, overlap time.Duration) {
 		case len(others)+len(changed) > maxFormer:
 			r.tooMany(s.Keys, ref, changed[0].Key)
 		default:
-			running = append(changed, others...)
+			running = slices.Concat(changed, others)
 		}
 	}
 	s.Keys = append(s.Keys, running...)

@@ -153,7 +153,7 @@ const (
 
 var (
 	headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&*+.^_|~-]+$`)
-	hmacPrefix = regexp.MustCompile(`^([!-~][ -~]*)?$`)
+	hmacPrefix = regexp.MustCompile(`^([\x21-\x7e][\x20-\x7e]*)?$`)
 
 	noSignatureHeaders = []string{
 		"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "upgrade", "te", "trailer",

@@ -3,6 +3,7 @@ package interop
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -24,9 +25,15 @@ import (
 var signingKey = harness.Key("interop tests sign with these 32b")
 
 var (
-	libraries = []string{"standardwebhooks", "svix", "bytes"}
+	libraries = []string{"standardwebhooks", "svix", "stripe", "octokit", "bytes"}
 	modes     = []string{"first", "retry", "dead"}
+
+	// schemes are those of the libraries that verify another one than Standard Webhooks.
+	schemes = map[string]string{"stripe": "Stripe", "octokit": "GitHub"}
 )
+
+// signingText is the key as it stands in its Secret.
+var signingText = "whsec_" + base64.StdEncoding.EncodeToString(signingKey)
 
 // request is a line of the receiver: what one request was.
 type request struct {
@@ -82,14 +89,13 @@ func startNode(t *testing.T) (*node, string) {
 	if err != nil {
 		t.Fatal("node is needed for this test, 20 or later; install it, then run `make interop-deps`")
 	}
-	for _, library := range libraries[:2] {
-		if _, err := os.Stat(filepath.Join("node_modules", library)); err != nil {
-			t.Fatalf("the npm package %s is not installed; run `make interop-deps`", library)
+	for _, name := range []string{"standardwebhooks", "svix", "stripe", "@octokit/webhooks-methods"} {
+		if _, err := os.Stat(filepath.Join("node_modules", name)); err != nil {
+			t.Fatalf("the npm package %s is not installed; run `make interop-deps`", name)
 		}
 	}
 	n := &node{}
-	key := "whsec_" + base64.StdEncoding.EncodeToString(signingKey)
-	n.Process, err = harness.Start(harness.Command{Name: "node", Path: path, Args: []string{"receiver.mjs"}, Env: []string{"SIGNING_KEY=" + key}, Stdout: n})
+	n.Process, err = harness.Start(harness.Command{Name: "node", Path: path, Args: []string{"receiver.mjs"}, Env: []string{"SIGNING_KEY=" + signingText}, Stdout: n})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +193,10 @@ func checkReceiverRefuses(t *testing.T, n *node, base string) {
 		req.Header.Set("webhook-id", "tampered")
 		req.Header.Set("webhook-timestamp", ts)
 		req.Header.Set("webhook-signature", signingKey.Sign("tampered", ts, []byte(`{"a":1}`)))
+		req.Header.Set("stripe-signature", "t="+ts+",v1="+textMAC(ts+`.{"a":1}`))
+		req.Header.Set("x-hub-signature-256", "sha256="+textMAC(`{"a":1}`))
+		req.Header.Set("x-github-delivery", "tampered")
+		req.Header.Set("x-github-event", "first.tampered")
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -198,22 +208,35 @@ func checkReceiverRefuses(t *testing.T, n *node, base string) {
 	}
 }
 
+// textMAC signs as Stripe and GitHub do: hex, by the key's text.
+func textMAC(content string) string {
+	m := hmac.New(sha256.New, []byte(signingText))
+	m.Write([]byte(content))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
 // startWorker starts a worker with an endpoint for each library and mode.
 func startWorker(t *testing.T, binary, base string) *harness.Worker {
 	t.Helper()
 	dir := t.TempDir()
 	manifests := filepath.Join(dir, "manifests")
-	var list []harness.Endpoint
+	if err := harness.WriteManifests(manifests, signingKey); err != nil {
+		t.Fatal(err)
+	}
 	for _, library := range libraries {
 		for _, mode := range modes {
-			list = append(list, harness.Endpoint{
+			e := harness.Endpoint{
 				Name: library + "-" + mode, URL: base + "/" + library + "/" + mode,
 				EventTypes: []string{mode + ".*"}, RetryPolicy: "quick",
-			})
+			}
+			text := e.Manifest()
+			if scheme := schemes[library]; scheme != "" {
+				text = strings.Replace(text, "signing: {", "signing: {scheme: "+scheme+", ", 1)
+			}
+			if err := harness.WriteManifest(manifests, e.Name+".yaml", text); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if err := harness.WriteManifests(manifests, signingKey, list...); err != nil {
-		t.Fatal(err)
 	}
 	if err := harness.WriteManifest(manifests, "quick.yaml", harness.RetryManifest("quick", "100ms", "500ms", "1s", "1s", "1s")); err != nil {
 		t.Fatal(err)

@@ -2,21 +2,25 @@
 // used as its documentation says, and writes one line of JSON about each request to
 // standard output. The first line is {"port": N}.
 //
-// Paths are /LIBRARY/MODE. LIBRARY is standardwebhooks, svix, or bytes (HMAC by node's
-// crypto over the raw bytes, by the specification and no library). MODE says what the
+// Paths are /LIBRARY/MODE. LIBRARY is standardwebhooks, svix, stripe, octokit (GitHub's),
+// or bytes (HMAC by node's crypto over the raw bytes, by the specification and no library). MODE says what the
 // first request with an id is answered: first 204, retry 500, dead 422. Later ones are
 // answered 204. What does not verify is answered 401.
 
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
+import { verify as verifyGitHub } from "@octokit/webhooks-methods";
 import { Webhook as StandardWebhook } from "standardwebhooks";
+import Stripe from "stripe";
 import { Webhook as SvixWebhook } from "svix";
 
+// For Stripe and GitHub the text itself is the key, for the others what it decodes to.
 const secret = process.env.SIGNING_KEY;
+const stripe = new Stripe("sk_test_none");
 const firstAnswer = { first: 204, retry: 500, dead: 422 };
 const seen = new Set();
 
-// Each takes the raw body and the headers, and throws when the signature is wrong.
+// Each takes the raw body and the headers, and throws, or rejects, when the signature is wrong.
 const libraries = {
   // As documented: the raw body as a Buffer.
   standardwebhooks: (body, headers) =>
@@ -31,6 +35,25 @@ const libraries = {
     } catch (e) {
       if (!(e instanceof SyntaxError)) throw e;
     }
+  },
+
+  // As documented: the raw body as a Buffer. It parses the body once the signature has been
+  // found right, as svix does.
+  stripe: (body, headers) => {
+    try {
+      stripe.webhooks.constructEvent(body, headers["stripe-signature"], secret);
+    } catch (e) {
+      if (!(e instanceof SyntaxError)) throw e;
+    }
+  },
+
+  // As documented: the raw body as text.
+  octokit: async (body, headers) => {
+    if (!(await verifyGitHub(secret, body.toString("utf8"), headers["x-hub-signature-256"]))) {
+      throw new Error("the signature is not right");
+    }
+    if (headers["x-github-delivery"] !== headers["webhook-id"]) throw new Error("x-github-delivery is not the webhook-id");
+    if (!/^(first|retry|dead)\./.test(headers["x-github-event"])) throw new Error("x-github-event is not the event's type");
   },
 
   bytes: (body, headers) => {
@@ -48,7 +71,7 @@ const libraries = {
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 
-function answer(request, body) {
+async function answer(request, body) {
   const [, library, mode] = request.url.split("/");
   const headers = request.headers;
   const line = {
@@ -66,7 +89,7 @@ function answer(request, body) {
   };
   let status = 204;
   try {
-    libraries[library](body, headers);
+    await libraries[library](body, headers);
   } catch (e) {
     line.verified = false;
     line.error = String(e.message);
@@ -89,8 +112,8 @@ function answer(request, body) {
 const server = createServer((request, response) => {
   const chunks = [];
   request.on("data", (c) => chunks.push(c));
-  request.on("end", () => {
-    response.writeHead(answer(request, Buffer.concat(chunks))).end();
+  request.on("end", async () => {
+    response.writeHead(await answer(request, Buffer.concat(chunks))).end();
   });
 });
 server.listen(0, "127.0.0.1", () => say({ port: server.address().port }));
