@@ -142,8 +142,7 @@ func TestPerKeyOrder(t *testing.T) {
 func TestAFailingKeyHoldsItselfOnly(t *testing.T) {
 	b := &book{}
 	inWorld(t, func(h hit) deliver.Result {
-		switch {
-		case strings.HasPrefix(h.id, "bad-") && h.id <= "bad-000004":
+		if strings.HasPrefix(h.id, "bad-") && h.id <= "bad-000004" {
 			return status(500)
 		}
 		b.take(h.id)

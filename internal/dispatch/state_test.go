@@ -224,13 +224,14 @@ func TestARefusalDoesNotEndRejecting(t *testing.T) {
 func TestAuthFailed(t *testing.T) {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	var f flow
-	for i, want := range []time.Duration{1, 2, 4, 8, 15, 15, 15} {
+	for i, minutes := range []int{1, 2, 4, 8, 15, 15, 15} {
+		want := time.Duration(minutes) * time.Minute
 		old := f.epoch
 		if !f.authFailed(f.epoch, now) {
 			t.Fatalf("failure %d is no news", i)
 		}
-		if f.state != BackingOff || f.reason != ReasonAuthFailed || f.until.Sub(now) != want*time.Minute {
-			t.Errorf("after %d failures %s (%s) until %s, want %d minutes", i+1, f.state, f.reason, f.until.Sub(now), want)
+		if f.state != BackingOff || f.reason != ReasonAuthFailed || f.until.Sub(now) != want {
+			t.Errorf("after %d failures %s (%s) until %s, want %s", i+1, f.state, f.reason, f.until.Sub(now), want)
 		}
 		if f.authFailed(old, now.Add(time.Second)) {
 			t.Errorf("an attempt from before failure %d counts again", i)
