@@ -118,7 +118,7 @@ func TestManifestsLoad(t *testing.T) {
 
 // command finds a call of doorstep: its subcommands and what follows up to the end of
 // the command.
-var command = regexp.MustCompile(`(?:^|[\s(;|` + "`" + `])(?:bin/)?doorstep ((?:get|endpoint) [a-z][a-z-]*|[a-z]+)([^|;&` + "`" + `\n]*)`)
+var command = regexp.MustCompile(`(?:^|[\s(;|` + "`" + `])(?:bin/)?doorstep ((?:get|endpoint|apikey) [a-z][a-z-]*|[a-z]+)([^|;&` + "`" + `\n]*)`)
 
 var flag = regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]*|-[a-z])\b`)
 

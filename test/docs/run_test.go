@@ -67,7 +67,7 @@ func newRunner(t *testing.T, p page) *runner {
 }
 
 // prepare lays out what a page may use beside the binary: the modules that the Go and
-// the Node receivers import, and the sample receivers.
+// the Node programs import, and the sample receivers.
 func (r *runner) prepare() {
 	bin := filepath.Join(r.home, "bin")
 	r.must(os.Mkdir(bin, 0o700))
@@ -80,6 +80,9 @@ func (r *runner) prepare() {
 	modules, err := filepath.Abs(filepath.Join(root, "test", "interop", "node_modules"))
 	r.must(err)
 	r.must(os.Symlink(modules, filepath.Join(r.home, "node_modules")))
+	client, err := filepath.Abs(filepath.Join(root, "client"))
+	r.must(err)
+	r.must(os.Symlink(client, filepath.Join(r.home, "client")))
 	samples, err := filepath.Abs(filepath.Join(root, "docs", "receivers"))
 	r.must(err)
 	r.must(os.Mkdir(filepath.Join(r.home, "docs"), 0o700))
