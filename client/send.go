@@ -170,7 +170,7 @@ func (m *members) end(data any) ([]byte, error) {
 			return nil, fmt.Errorf("encode Data: %w", err)
 		}
 	case !json.Valid(raw):
-		return nil, errors.New("Data is a json.RawMessage and no JSON")
+		return nil, errors.New("encode Data: it is a json.RawMessage and no JSON")
 	}
 	m.add("data", raw)
 	return append(*m, '}'), nil

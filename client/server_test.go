@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type server struct {
 	t     *testing.T
 	queue *ingesttest.Queue
 	lanes *ingesttest.Lanes
+	plan  atomic.Pointer[plan.Plan]
 	url   string
 	calls atomic.Int64
 	// seen, when set, is called with each request.
@@ -53,7 +55,8 @@ func newServer(t *testing.T) *server {
 	for _, e := range p.Endpoints {
 		s.lanes.Set(e.EndpointKey, ingest.LaneView{State: ingest.LaneActive, Since: start})
 	}
-	api := ingest.New(ingest.Options{Queue: s.queue, Plan: func() *plan.Plan { return p }, Lanes: s.lanes, Authorizer: ingest.Keys(key)})
+	s.plan.Store(p)
+	api := ingest.New(ingest.Options{Queue: s.queue, Plan: s.plan.Load, Lanes: s.lanes, Authorizer: ingest.PlanKeys(s.plan.Load, key)})
 	web := httptest.NewServer(http.StripPrefix("/doorstep", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
 		if s.seen != nil {
@@ -67,6 +70,25 @@ func newServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// with gives a client with a new key of the plan; its hash is made here.
+func (s *server) with(key plan.APIKey) *client.Client {
+	s.t.Helper()
+	text, made, err := ingest.NewAPIKey(key.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	key.SHA256 = made.SHA256
+	next := *s.plan.Load()
+	next.Version++
+	next.Pool.APIKeys = []plan.APIKey{key}
+	s.plan.Store(&next)
+	c, err := client.New(s.url, client.Options{Key: text, Attempts: 1})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
 }
 
 // send sends an event and wants it accepted.
@@ -138,7 +160,7 @@ func TestEventsArriveAsTheyAre(t *testing.T) {
 		t.Errorf("the binary event is %s of %s", e.Body, e.ContentType)
 	}
 	payload, err := s.Payload(ctx, "shop", events[0].WebhookID)
-	if err != nil || string(payload) != string(events[0].Body) {
+	if err != nil || !bytes.Equal(payload, events[0].Body) {
 		t.Errorf("the payload is %s, %v", payload, err)
 	}
 }
@@ -226,7 +248,10 @@ func TestLookingThingsUp(t *testing.T) {
 	}
 	// A caller that has seen enough asks for no further page.
 	before := s.calls.Load()
-	for range s.Events(ctx, "shop", client.EventFilter{PageSize: 2}) {
+	for _, err := range s.Events(ctx, "shop", client.EventFilter{PageSize: 2}) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	if n := s.calls.Load() - before; n != 1 {
@@ -451,5 +476,64 @@ func TestReconciling(t *testing.T) {
 	}
 	if ids := idsOf(t, s.Events(ctx, "shop", client.EventFilter{OldestFirst: true, PageSize: 2})); !slices.Equal(ids, want) {
 		t.Errorf("listed %v, want %v", ids, want)
+	}
+}
+
+// A key that is bound to an endpoint sees what concerns it, and nothing of the others.
+func TestAKeyBoundToAnEndpoint(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	s.send(client.Event{ID: "evt_0", Type: "order.created"}) // to both
+	s.send(client.Event{ID: "evt_1", Type: "user.created"})  // to audit only
+	s.finish(1, audit, queue.DeadLettered)
+	s.finish(1, orders, queue.DeadLettered)
+	s.finish(2, audit, queue.DeadLettered)
+	bound := s.with(plan.APIKey{
+		ID: "partner", Namespaces: []string{"shop"}, Endpoints: []string{"orders"},
+		Verbs: []string{plan.KeyRead, plan.KeyPayload, plan.KeyReplay, plan.KeyManage},
+	})
+
+	if ids := idsOf(t, bound.Events(ctx, "shop", client.EventFilter{})); !slices.Equal(ids, []string{"evt_0"}) {
+		t.Errorf("it sees the events %v", ids)
+	}
+	if e, err := bound.Explain(ctx, "shop", "evt_0"); err != nil || len(e.Deliveries) != 1 || e.Deliveries[0].Endpoint != "orders" || len(e.Explanations) != 1 {
+		t.Errorf("it sees %+v, %v", e, err)
+	}
+	for d, err := range bound.Deliveries(ctx, "shop", client.DeliveryFilter{}) {
+		if err != nil || d.Endpoint != "orders" {
+			t.Errorf("it sees a delivery %+v, %v", d, err)
+		}
+	}
+	for e, err := range bound.Endpoints(ctx, "shop", 0) {
+		if err != nil || e.Name != "orders" {
+			t.Errorf("it sees an endpoint %+v, %v", e, err)
+		}
+	}
+	if b, err := bound.Payload(ctx, "shop", "evt_0"); err != nil || len(b) == 0 {
+		t.Errorf("the payload: %v", err)
+	}
+	if r, err := bound.Test(ctx, "shop", "orders", ""); err != nil || !r.Delivered {
+		t.Errorf("a test: %+v, %v", r, err)
+	}
+	for name, row := range map[string]struct {
+		status int
+		err    error
+	}{
+		"an event of another endpoint": {404, second(bound.Get(ctx, "shop", "evt_1"))},
+		"its payload":                  {404, second(bound.Payload(ctx, "shop", "evt_1"))},
+		"another endpoint":             {403, second(bound.Endpoint(ctx, "shop", "audit"))},
+		"a test of another endpoint":   {403, second(bound.Test(ctx, "shop", "audit", ""))},
+		"a replay to another endpoint": {403, second(bound.Replay(ctx, "shop", "evt_0", client.ReplayRequest{Endpoint: "audit"}))},
+		"a selection of another":       {403, second(bound.ReplaySelection(ctx, "shop", "audit", client.SelectedReplayRequest{}))},
+		"a send":                       {403, second(bound.Send(ctx, "shop", client.Event{Type: "a"}))},
+		"an erasure":                   {403, second(bound.Erase(ctx, "shop", "evt_0", ""))},
+	} {
+		var p *client.Problem
+		if !errors.As(row.err, &p) || p.Status != row.status {
+			t.Errorf("%s: %v, want %d", name, row.err, row.status)
+		}
+	}
+	// A replay to all its dead letters is one to those it sees.
+	if r, err := bound.Replay(ctx, "shop", "evt_0", client.ReplayRequest{}); err != nil || !slices.Equal(r.Replayed, []string{"orders"}) {
+		t.Errorf("a replay: %+v, %v", r, err)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -64,7 +65,7 @@ func TestNewAPIKeyInAFile(t *testing.T) {
 	if r := w.want(1, "apikey", "new", "--id", "ci", "--key-file", file); r.out != "" || !strings.Contains(r.err, "the file exists and is left as it is") {
 		t.Errorf("stdout %q, stderr %q", r.out, r.err)
 	}
-	if after, err := os.ReadFile(file); err != nil || string(after) != string(b) {
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, b) {
 		t.Errorf("the file was changed (%v)", err)
 	}
 }
