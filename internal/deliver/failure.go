@@ -77,6 +77,9 @@ func (r *Result) explain(err error, parent, ctx context.Context, secure, connect
 	case isTLS(err) && strings.Contains(err.Error(), "remote error: "):
 		// The receiver ends the handshake, in TLS 1.3 after our side took it for done.
 		r.fail(ReasonTLS, queue.SentNo, alertMessage(err))
+	case strings.Contains(err.Error(), "http2: client conn could not be established"):
+		// How net/http may word the same: HTTP/2 did not begin. Its cause is lost.
+		r.fail(ReasonTLS, sent, "the receiver closed the connection right after the TLS handshake; it may want another client certificate")
 	case isTLS(err):
 		r.fail(ReasonTLS, sent, tlsMessage(err))
 	case isTimeout(err) && !connected:
