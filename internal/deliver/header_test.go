@@ -1,6 +1,10 @@
 package deliver
 
 import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/http/httpguts"
@@ -20,4 +24,27 @@ func FuzzSendable(f *testing.F) {
 			t.Errorf("%q: %q is taken", name, value)
 		}
 	})
+}
+
+// The CRD refuses the same names, so that nobody learns of one only when it is compiled.
+func TestReservedHeadersAreThoseOfTheCRD(t *testing.T) {
+	text, err := os.ReadFile("../../config/crd/doorstep.dev_webhookendpoints.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat := strings.Join(strings.Fields(string(text)), " ")
+	m := regexp.MustCompile(`\(self\.lowerAscii\(\) in \[([^]]*'stripe-signature'[^]]*)\]\) && !self\.lowerAscii\(\)\.matches\('+\^\(([^)]*)\)`).FindStringSubmatch(flat)
+	if m == nil {
+		t.Fatal("the rule isn't found")
+	}
+	var names []string
+	for _, name := range strings.Split(m[1], ", ") {
+		names = append(names, strings.Trim(name, "'"))
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(reservedHeaders))) {
+		t.Errorf("the CRD has %q", names)
+	}
+	if got := strings.Split(m[2], "|"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(reservedPrefixes))) {
+		t.Errorf("the CRD has prefixes %q", got)
+	}
 }

@@ -366,3 +366,33 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// ConfigMaps hold certificates: they are objects like the others, and one that is refused
+// is not known to be gone.
+func TestConfigMapsAreLoaded(t *testing.T) {
+	const good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca, namespace: shop}\ndata: {ca.crt: one}\nbinaryData: {b: AAE=}\n"
+	dir := t.TempDir()
+	write(t, dir, "orders.yaml", endpointYAML("orders"))
+	write(t, dir, "ca.yaml", good)
+	l := newLoader(t, dir)
+	s := l.Load()
+	if len(s.Objects.ConfigMaps) != 1 || len(s.Problems) != 0 || !s.Objects.Complete {
+		t.Fatalf("%+v, problems %v", s.Objects.ConfigMaps, s.Problems)
+	}
+	if m := s.Objects.ConfigMaps[0]; m.Namespace != "shop" || m.Name != "ca" || m.Data["ca.crt"] != "one" || string(m.BinaryData["b"]) != "\x00\x01" {
+		t.Errorf("%+v", m)
+	}
+	write(t, dir, "ca.yaml", strings.Replace(good, "one", "two", 1))
+	next := l.Load()
+	if next.Digest == s.Digest || next.Objects.ConfigMaps[0].Data["ca.crt"] != "two" {
+		t.Error("a change of it is not seen")
+	}
+	bad := strings.Replace(good, "ca.crt: one", "ca.crt: 7", 1)
+	write(t, dir, "ca.yaml", bad)
+	if s := l.Load(); len(s.Problems) != 1 || !s.Problems[0].Kept || len(s.Objects.ConfigMaps) != 1 || s.Objects.ConfigMaps[0].Data["ca.crt"] != "two" {
+		t.Errorf("a bad one: problems %v, %+v", s.Problems, s.Objects.ConfigMaps)
+	}
+	if s := newLoader(t, dir).Load(); len(s.Problems) != 1 || len(s.Objects.ConfigMaps) != 0 || s.Objects.Complete {
+		t.Errorf("a bad one at first sight: problems %v, complete %t", s.Problems, s.Objects.Complete)
+	}
+}
