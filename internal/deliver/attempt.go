@@ -39,6 +39,7 @@ func (c *Client) attempt(parent context.Context, r *Request, res *Result) {
 		return
 	}
 	way := n.route(to.endpoint.Namespace, to.url, to.tls, &to.way)
+	defer way.release()
 	if way.denied != nil {
 		res.fail(ReasonDenied, queue.SentNo, messageDenied)
 		return

@@ -361,6 +361,7 @@ func TestVanishedHTTP2Peer(t *testing.T) {
 	c := newClient(t, Options{RootCAs: pool(s)})
 	r := newRequest(t, "https://"+address)
 	way := c.network.Load().route("default", r.Destination.url, nil, &r.Destination.way)
+	way.release()
 	o := way.transport.HTTP2
 	if o.SendPingTimeout <= 0 || o.SendPingTimeout+o.PingTimeout > 30*time.Second {
 		t.Errorf("pinged after %v, closed after another %v", o.SendPingTimeout, o.PingTimeout)

@@ -63,10 +63,38 @@ type transportKey struct {
 // environment, and no http.Client, whose redirects and cookies have no place here.
 type transport struct {
 	*http.Transport
-	// used is when an attempt last took it, in Unix nanoseconds.
-	used atomic.Int64
+	// used is when an attempt last took it, in Unix nanoseconds; users are those that have
+	// it now.
+	used, users atomic.Int64
 	// dropped: the network doesn't know it any more.
 	dropped atomic.Bool
+}
+
+// take begins a use, unless the transport was dropped.
+func (t *transport) take(now int64) bool {
+	t.users.Add(1)
+	if t.dropped.Load() {
+		t.release()
+		return false
+	}
+	t.used.Store(now)
+	return true
+}
+
+// release ends a use. The last user of a dropped transport closes its connections: while
+// one is at work, net/http may close a connection whose answer is just being handed over,
+// and the delivery would count as failed.
+func (t *transport) release() {
+	if t.users.Add(-1) == 0 && t.dropped.Load() {
+		t.CloseIdleConnections()
+	}
+}
+
+// drop ends the transport: nobody takes it any more.
+func (t *transport) drop() {
+	t.users.Add(1)
+	t.dropped.Store(true)
+	t.release()
 }
 
 func newNetwork(o *Options, e plan.Egress) *network {
@@ -108,23 +136,30 @@ type route struct {
 	denied error
 }
 
-// route gives the way to a URL; tls may be nil for the defaults. remember keeps it for
-// the next time.
+// route gives the way to a URL; settings may be nil for the defaults. It is kept in
+// remember for the next time. Release it.
 func (n *network) route(namespace string, u *url.URL, settings *tlsSettings, remember *atomic.Pointer[route]) *route {
 	now := time.Now().UnixNano()
-	if r := remember.Load(); r != nil && r.network == n && (r.denied != nil || !r.transport.dropped.Load()) {
-		if r.transport != nil {
-			r.transport.used.Store(now)
+	for {
+		r := remember.Load()
+		if r == nil || r.network != n || (r.denied == nil && r.transport.dropped.Load()) {
+			r = &route{network: n}
+			view := n.guard.For(namespace)
+			if r.denied = view.CheckURL(u); r.denied == nil {
+				r.transport = n.transport(view, settings, now)
+			}
+			remember.Store(r)
 		}
-		return r
+		if r.denied != nil || r.transport.take(now) {
+			return r
+		}
 	}
-	r := &route{network: n}
-	view := n.guard.For(namespace)
-	if r.denied = view.CheckURL(u); r.denied == nil {
-		r.transport = n.transport(view, settings, now)
+}
+
+func (r *route) release() {
+	if r.transport != nil {
+		r.transport.release()
 	}
-	remember.Store(r)
-	return r
 }
 
 // transport gives the transport for a view and settings, made on first use.
@@ -137,9 +172,8 @@ func (n *network) transport(view *egress.View, settings *tlsSettings, now int64)
 		n.drop(now)
 		t = &transport{Transport: n.newTransport(view, settings)}
 		if n.closed {
-			// An attempt that began before the network was exchanged; nobody reuses what it opens.
+			// For an attempt that began before the network was exchanged: nobody after it.
 			t.DisableKeepAlives = true
-			t.dropped.Store(true)
 		} else {
 			n.transports[k] = t
 		}
@@ -169,8 +203,7 @@ func (n *network) drop(now int64) {
 func (n *network) forget(k transportKey) {
 	t := n.transports[k]
 	delete(n.transports, k)
-	t.dropped.Store(true)
-	t.CloseIdleConnections()
+	t.drop()
 }
 
 // sweep drops what isn't used any more.
