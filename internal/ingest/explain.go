@@ -110,7 +110,7 @@ func explainFilter(endpoint *plan.Endpoint, e *queue.StoredEvent) (reason, messa
 	case pass:
 		return WhyChangedLater, "Its eventTypes, matchAttributes and filter take the event now; they did not when it was accepted."
 	}
-	return WhyFilterFalse, fmt.Sprintf("Its filter, as it is now, is false for this event: %s", endpoint.Filter)
+	return WhyFilterFalse, "Its filter, as it is now, is false for this event: " + strings.Join(strings.Fields(endpoint.Filter), " ")
 }
 
 // payloadKept reports whether a filter can still see the event's data. In binary mode an event may have none.
