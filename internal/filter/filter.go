@@ -18,8 +18,8 @@ const (
 	// CostLimit is what one evaluation may spend: one for each look at a value and each element that is compared, more
 	// for long texts. It is about a tenth of a second.
 	CostLimit = 1_000_000
-	// maxTime ends an evaluation that the machine is too busy for. CostLimit comes long before it.
-	maxTime = 2 * time.Second
+	// maxTime ends an evaluation that the machine has no time for. CostLimit comes long before it.
+	maxTime = 10 * time.Second
 )
 
 // Filter is a compiled expression. It is safe for concurrent use.
@@ -69,7 +69,11 @@ func (f *Filter) Match(e *event.Event) (bool, error) { return f.MatchInput(NewIn
 
 // MatchInput is Match for an event that several filters are asked about: what one of them had decoded serves the others.
 func (f *Filter) MatchInput(in *Input) (bool, error) {
-	in.start()
+	return f.evaluate(in, CostLimit, time.Now().Add(maxTime))
+}
+
+func (f *Filter) evaluate(in *Input, units int, until time.Time) (bool, error) {
+	in.start(units, until)
 	out, _, err := f.program.Eval(in)
 	if err != nil {
 		return false, f.evalError(err)

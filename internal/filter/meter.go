@@ -32,8 +32,8 @@ const (
 )
 
 // start gives an evaluation its means.
-func (in *Input) start() {
-	in.left, in.clock, in.until = CostLimit, CostLimit-clockUnits, time.Now().Add(maxTime)
+func (in *Input) start(units int, until time.Time) {
+	in.left, in.clock, in.until = units, units-clockUnits, until
 }
 
 // spend takes units from the evaluation that a frame belongs to, and ends it when there is no more: the panic is one that
