@@ -29,7 +29,7 @@ func forbidden(pkg string) bool {
 // TestDataPlaneKnowsNoKubernetes reads the dependencies of each data-plane package, those of its tests included, and fails
 // on one of Kubernetes, whoever brings it in.
 func TestDataPlaneKnowsNoKubernetes(t *testing.T) {
-	noteSources(t)
+	noteSources(t, "internal")
 	found := 0
 	for _, name := range dataPlane {
 		t.Run(name, func(t *testing.T) {
@@ -61,11 +61,30 @@ func TestRuleCanFail(t *testing.T) {
 	t.Error("api/v1alpha1 passes the rule of the data plane; forbidden() finds nothing")
 }
 
-// noteSources reads every source file of internal/, since go test would call an earlier result good for as long as the
+// The client package is what others import: it needs nothing of internal/, which they can't have, and nothing but the
+// standard library.
+func TestClientStandsAlone(t *testing.T) {
+	noteSources(t, "client")
+	found := 0
+	for _, dep := range list(t, "list", "-deps", module+"/client") {
+		first, _, _ := strings.Cut(dep, "/")
+		switch {
+		case dep == module+"/client":
+			found++
+		case strings.Contains(first, "."): // the standard library has no dots there
+			t.Errorf("client depends on %s", dep)
+		}
+	}
+	if found == 0 {
+		t.Error("there is no package client")
+	}
+}
+
+// noteSources reads every source file below a folder, since go test would call an earlier result good for as long as the
 // files this process itself has read are the same.
-func noteSources(t *testing.T) {
+func noteSources(t *testing.T, folder string) {
 	t.Helper()
-	err := filepath.WalkDir("../../internal", func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join("../..", folder), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".go" {
 			return err
 		}
