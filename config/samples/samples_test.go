@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/compile"
+	"github.com/doorstep-dev/doorstep/internal/deliver"
 	"github.com/doorstep-dev/doorstep/internal/manifest"
 )
 
@@ -23,8 +24,8 @@ func TestSamplesAreUsable(t *testing.T) {
 		t.Errorf("note: %v", note)
 	}
 	objects := snapshot.Objects
-	if len(objects.Endpoints) != 1 || len(objects.RetryPolicies) != 1 || len(objects.Pools) != 1 || len(objects.Secrets) != 1 {
-		t.Errorf("read %d endpoints, %d retry policies, %d pools and %d Secrets, want one each",
+	if len(objects.Endpoints) != 2 || len(objects.RetryPolicies) != 1 || len(objects.Pools) != 1 || len(objects.Secrets) != 2 {
+		t.Errorf("read %d endpoints, %d retry policies, %d pools and %d Secrets, want 2, 1, 1 and 2",
 			len(objects.Endpoints), len(objects.RetryPolicies), len(objects.Pools), len(objects.Secrets))
 	}
 
@@ -33,10 +34,15 @@ func TestSamplesAreUsable(t *testing.T) {
 	for _, problem := range result.Problems {
 		t.Errorf("problem: %+v", problem)
 	}
-	if len(result.Plan.Endpoints) != 1 {
-		t.Fatalf("the plan holds %d endpoints, want 1", len(result.Plan.Endpoints))
+	if len(result.Plan.Endpoints) != 2 {
+		t.Fatalf("the plan holds %d endpoints, want 2", len(result.Plan.Endpoints))
 	}
-	if endpoint := result.Plan.Endpoints[0]; endpoint.Problem != nil || len(endpoint.Signing.Keys) != 1 {
-		t.Errorf("the endpoint has problem %v and %d keys, want none and 1", endpoint.Problem, len(endpoint.Signing.Keys))
+	for _, endpoint := range result.Plan.Endpoints {
+		if endpoint.Problem != nil || len(endpoint.Signing.Keys) != 1 {
+			t.Errorf("%s has problem %v and %d keys, want none and 1", endpoint.Name, endpoint.Problem, len(endpoint.Signing.Keys))
+		}
+		if _, problem := deliver.NewDestination(&endpoint); problem != nil {
+			t.Errorf("%s can't be sent to: %v", endpoint.Name, problem)
+		}
 	}
 }
