@@ -24,6 +24,9 @@ type Endpoint struct {
 	MaxInFlight int
 	// RetryPolicy names a RetryPolicy.
 	RetryPolicy string
+	// Signing is the endpoint's signing as YAML on one line; empty: one Standard Webhooks
+	// key, that of SecretManifest.
+	Signing string
 }
 
 // signingSecret is the Secret whose key "key" signs all deliveries of these tests.
@@ -42,7 +45,11 @@ func (e Endpoint) Manifest() string {
 	if e.Customer != "" {
 		fmt.Fprintf(&b, "  matchAttributes: [{name: customer, value: %q}]\n", e.Customer)
 	}
-	fmt.Fprintf(&b, "  signing: {keys: [{name: test, secretKeyRef: {name: %s, key: key}}]}\n", signingSecret)
+	signing := e.Signing
+	if signing == "" {
+		signing = fmt.Sprintf("{keys: [{name: test, secretKeyRef: {name: %s, key: key}}]}", signingSecret)
+	}
+	fmt.Fprintf(&b, "  signing: %s\n", signing)
 	if e.Timeout != "" {
 		fmt.Fprintf(&b, "  timeout: %s\n", e.Timeout)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 )
 
 // message is an event to post. Type and id hold the mode, so that each mode has its
@@ -70,11 +69,4 @@ func (m message) header(id, typ string) http.Header {
 		h.Set("Ce-Type", typ)
 	}
 	return h
-}
-
-// canVerify reports whether a library can verify the body at all. Those for
-// JavaScript take the body as text: they decode it as UTF-8 and sign it encoded again,
-// so that a body that isn't UTF-8 can only be verified over its bytes.
-func (m message) canVerify(library, body string) bool {
-	return library == "bytes" || utf8.ValidString(body)
 }
