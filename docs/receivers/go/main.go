@@ -42,14 +42,14 @@ func main() {
 func receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // the raw body, before any parser
 	if err != nil {
-		http.Error(w, "the body broke off or is over 1 MiB", 413)
+		http.Error(w, "the body broke off or is over 1 MiB", http.StatusRequestEntityTooLarge)
 	} else if err := verify(r.Header, body); err != nil {
-		http.Error(w, err.Error(), 401)
+		http.Error(w, err.Error(), http.StatusUnauthorized)
 	} else if err := store(r.Header.Get("webhook-id"), body); err != nil {
 		log.Print(err)
-		http.Error(w, "not stored, send it again", 503)
+		http.Error(w, "not stored, send it again", http.StatusServiceUnavailable)
 	} else {
-		w.WriteHeader(204)
+		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
