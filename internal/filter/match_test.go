@@ -1,8 +1,10 @@
 package filter
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/doorstep-dev/doorstep/internal/event"
@@ -273,4 +275,23 @@ func TestFiltersShareAnInput(t *testing.T) {
 	if !in.decoded {
 		t.Error("nothing was decoded")
 	}
+}
+
+func TestAFilterIsSafeForConcurrentUse(t *testing.T) {
+	f, err := Compile("event.data.items.filter(i, i.n > 1).size() == 1 && event.data.amount.matches('^[0-9]+$')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for n := range 8 {
+		e := plain(t, fmt.Sprintf(`{"items":[{"n":1},{"n":%d}],"amount":"%d"}`, n, n))
+		group.Go(func() {
+			for range 200 {
+				if pass, err := f.Match(e); err != nil || pass != (n > 1) {
+					t.Errorf("of %d it is %t, %v", n, pass, err)
+				}
+			}
+		})
+	}
+	group.Wait()
 }

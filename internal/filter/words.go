@@ -132,7 +132,7 @@ func (f *Filter) evalWords(err error) string {
 		return errNoTime.Error()
 	}
 	text := err.Error()
-	if m := missing.FindStringSubmatch(text); m != nil && strings.Contains(f.expression, m[1]) {
+	if m := missing.FindStringSubmatch(text); len(m) == 2 && strings.Contains(f.expression, m[1]) {
 		return fmt.Sprintf("%s is missing; guard it with has() or .?", m[1])
 	}
 	for _, k := range known {

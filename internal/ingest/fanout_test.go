@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -11,12 +12,6 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/filter"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 )
-
-// routeOne routes one event by a plan of its own.
-func routeOne(p *plan.Plan, e *event.Event) routes {
-	a := asker{slots: newFilterSlots(), left: filterTime}
-	return newFanout(p).route(e, &a)
-}
 
 // naive is what fan-out promises, endpoint by endpoint.
 func naive(p *plan.Plan, e *event.Event) routes {
@@ -90,4 +85,85 @@ func TestFanOutByIndexIsThatOfALoop(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where as many large events are decoded as may be, another one waits for its turn no longer than filters may take at all,
+// and is kept undecided then. A small one, and one that no filter is asked about, does not wait.
+func TestLargeEventsTakeTurns(t *testing.T) {
+	key := func(name string) plan.EndpointKey { return plan.EndpointKey{Namespace: "shop", Name: name} }
+	p := &plan.Plan{Endpoints: []plan.Endpoint{
+		{EndpointKey: key("all")}, {EndpointKey: key("asked"), Filter: "event.type == 'a'"}, {EndpointKey: key("never"), Filter: "event.type == 'b'"},
+	}}
+	f := newFanout(p)
+	slots := make(filterSlots, 1)
+	if !slots.take(0) || slots.take(time.Millisecond) {
+		t.Fatal("one slot is not one")
+	}
+	small := &event.Event{Namespace: "shop", Type: "a", Mode: event.ModeBinary, Body: []byte("x")}
+	large := &event.Event{Namespace: "shop", Type: "a", Mode: event.ModeBinary, Body: make([]byte, largeBody+1)}
+	for _, row := range []struct {
+		name                 string
+		e                    *event.Event
+		free                 bool
+		left                 time.Duration
+		endpoints, undecided string
+	}{
+		{"small", small, false, time.Minute, "[shop/all shop/asked]", "[]"},
+		{"large, no slot", large, false, 20 * time.Millisecond, "[shop/all shop/asked shop/never]", "[shop/asked shop/never]"},
+		{"large, a slot", large, true, time.Minute, "[shop/all shop/asked]", "[]"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.free {
+				slots.give()
+			}
+			a := asker{slots: slots, left: row.left}
+			r := f.route(row.e, &a)
+			if fmt.Sprint(r.endpoints) != row.endpoints || fmt.Sprint(r.undecided) != row.undecided {
+				t.Errorf("goes to %v, undecided %v; want %s and %s", r.endpoints, r.undecided, row.endpoints, row.undecided)
+			}
+			if len(slots) == 1 == row.free {
+				t.Errorf("%d slots are taken", len(slots))
+			}
+		})
+	}
+}
+
+// A request that has used up its time asks no more filters, also not those of the rest of its batch.
+func TestFiltersOfARequestShareATime(t *testing.T) {
+	p := &plan.Plan{Endpoints: []plan.Endpoint{{EndpointKey: plan.EndpointKey{Namespace: "shop", Name: "asked"}, Filter: "event.type == 'b'"}}}
+	e := &event.Event{Namespace: "shop", Type: "a", Mode: event.ModeBinary}
+	f := newFanout(p)
+	a := asker{slots: newFilterSlots(), left: time.Minute}
+	if r := f.route(e, &a); len(r.endpoints) != 0 || a.left >= time.Minute {
+		t.Errorf("goes to %v, %v are left", r.endpoints, a.left)
+	}
+	a.left = 0
+	for range 2 {
+		if r := f.route(e, &a); len(r.undecided) != 1 || len(r.endpoints) != 1 {
+			t.Errorf("undecided are %v of %v, want the one endpoint", r.undecided, r.endpoints)
+		}
+	}
+}
+
+// Ever new types cost a bounded amount of memory, and go where they should all the same.
+func TestTypesAreRememberedUpToABound(t *testing.T) {
+	p := &plan.Plan{}
+	for i := range 5000 {
+		p.Endpoints = append(p.Endpoints, plan.Endpoint{EndpointKey: plan.EndpointKey{Namespace: "shop", Name: fmt.Sprint("e", i)}})
+	}
+	f := newFanout(p)
+	a := asker{slots: newFilterSlots(), left: filterTime}
+	for i := range 300 {
+		if r := f.route(&event.Event{Namespace: "shop", Type: fmt.Sprint("t", i)}, &a); len(r.endpoints) != 5000 {
+			t.Fatalf("type %d goes to %d endpoints", i, len(r.endpoints))
+		}
+	}
+	remembered := 0
+	f.of("shop").byType.Range(func(_, s any) bool {
+		remembered += cap(s.(*selection).keys)
+		return true
+	})
+	if remembered == 0 || remembered > maxRemembered {
+		t.Errorf("%d entries are remembered, want at most %d", remembered, maxRemembered)
+	}
 }

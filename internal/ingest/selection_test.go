@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,7 +177,7 @@ func TestExplainSelection(t *testing.T) {
 	const body = `{"id":"evt_1","type":"t","attributes":{"customer":"42"},"data":{"amount":1}}`
 	a.post(http.StatusAccepted, body, nil)
 	// Since then the plan has changed.
-	changed := append(endpoints[:len(endpoints):len(endpoints)], later,
+	changed := append(slices.Clone(endpoints), later,
 		wants("g-now", "customer", "42"), filters("h-now", "event.data.amount == 1"),
 		filters("i-now-error", "event.data.missing == 1"), filters("j-now-broken", "event.data =="))
 	a.plan.Store(&plan.Plan{Endpoints: changed})
