@@ -29,7 +29,7 @@ var (
 	// bearerToken is b64token of RFC 6750 §2.1.
 	bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 	// scopeToken is that of RFC 6749 §3.3.
-	scopeToken = regexp.MustCompile(`^[!#-\[\]-~]{1,256}$`)
+	scopeToken = regexp.MustCompile(`^[\x21\x23-\x5B\x5D-\x7E]{1,256}$`)
 )
 
 // auth resolves how Doorstep identifies itself to the receiver.

@@ -53,10 +53,9 @@ func (r *Result) Class(p *retry.Policy) retry.Class {
 	return p.Classify(r.Status)
 }
 
-// answer reads an answer and closes it. cancel ends the attempt's context, and with it a body
+// answer reads an answer. cancel ends the attempt's context, and with it a body
 // that is too slow.
 func (c *Client) answer(res *Result, u *url.URL, resp *http.Response, cancel context.CancelFunc) {
-	defer resp.Body.Close()
 	res.Status, res.Sent = resp.StatusCode, queue.SentYes
 	res.RetryAfter = resp.Header["Retry-After"]
 	res.HandlerVersion = handlerVersion(resp.Header["X-Handler-Version"])
@@ -95,6 +94,12 @@ func (c *Client) readBody(resp *http.Response, keep bool, cancel context.CancelF
 		n, end = readFull(resp, buf[:])
 	}
 	return kept
+}
+
+// drain reads an answer that nobody wants, within the same limits, and closes it.
+func (c *Client) drain(resp *http.Response) {
+	_ = c.readBody(resp, false, func() { _ = resp.Body.Close() })
+	_ = resp.Body.Close()
 }
 
 // readFull fills buf as far as the body goes; end says that it goes no further.

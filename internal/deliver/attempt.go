@@ -50,13 +50,16 @@ func (c *Client) attempt(parent context.Context, r *Request, res *Result) {
 	}
 	ctx, cancel := context.WithTimeout(parent, to.timeout)
 	defer cancel()
-	if to.oauth2 == nil {
-		if resp := p.send(ctx, res, ""); resp != nil {
-			c.answer(res, to.url, resp, cancel)
-		}
+	if to.oauth2 != nil {
+		p.sendWithToken(ctx, cancel, res)
 		return
 	}
-	p.sendWithToken(ctx, cancel, res)
+	resp := p.send(ctx, res, "")
+	if resp == nil {
+		return
+	}
+	defer resp.Body.Close()
+	c.answer(res, to.url, resp, cancel)
 }
 
 // post is what the requests of one attempt share: there is one, or two where the first
@@ -110,6 +113,7 @@ func (p *post) sendWithToken(ctx context.Context, cancel context.CancelFunc, res
 	if resp == nil {
 		return
 	}
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
 		c.answer(res, to.url, resp, cancel)
 		return
@@ -117,19 +121,21 @@ func (p *post) sendWithToken(ctx context.Context, cancel context.CancelFunc, res
 	fresh, err := source.renew(ctx, c, p.way.network, token)
 	switch {
 	case err != nil:
-		_ = resp.Body.Close()
 		res.failAuth(err, p.parent, queue.SentYes)
+		return
 	case fresh == token:
 		c.answer(res, to.url, resp, cancel)
-	default:
-		_ = c.readBody(resp, false, func() { _ = resp.Body.Close() })
-		_ = resp.Body.Close()
-		if resp = p.send(ctx, res, fresh); resp != nil {
-			c.answer(res, to.url, resp, cancel)
-		}
-		if res.Status == http.StatusUnauthorized {
-			res.Message += ", to a fresh token too"
-		}
+		return
+	}
+	c.drain(resp)
+	again := p.send(ctx, res, fresh)
+	if again == nil {
+		return
+	}
+	defer again.Body.Close()
+	c.answer(res, to.url, again, cancel)
+	if res.Status == http.StatusUnauthorized {
+		res.Message += ", to a fresh token too"
 	}
 }
 

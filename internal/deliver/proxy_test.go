@@ -103,7 +103,7 @@ func TestProxy(t *testing.T) {
 		} else {
 			proxy.Start()
 		}
-		defer proxy.Close()
+		t.Cleanup(proxy.Close)
 		e := through(proxy.URL)
 		e.CACertificates = pooled.pem
 		e.Proxy.Username, e.Proxy.Password = "us er", "p@:w"
