@@ -390,6 +390,9 @@ type View struct {
 	// RetryAt is when the next attempt may be made, while BackingOff.
 	RetryAt  time.Time
 	InFlight int
+	// LimitedBy is what keeps a lane that delivers from going faster now: rateLimit,
+	// maxInFlight, ordering or pool; empty for nothing.
+	LimitedBy string
 	// LastFailure is the last failed attempt, with neither addresses nor bodies; nil if
 	// there was none since the process began, or one has succeeded since.
 	LastFailure *Failure
@@ -411,6 +414,9 @@ func (d *Dispatcher) View(k plan.EndpointKey) (View, bool) {
 		return View{}, false
 	}
 	v := View{State: l.state(), Reason: l.flow.reason, Since: l.since(), InFlight: l.inFlight, LastFailure: l.lastFailure}
+	if d.queue.Counts(k).Waiting() > l.inFlight {
+		v.LimitedBy = l.limitedBy(d.clock.Now())
+	}
 	switch v.State {
 	case Disabled:
 		v.Message = l.stored.Message + "; events are held; once the receiver is mended, run doorstep endpoint enable or change the endpoint's spec"

@@ -158,6 +158,24 @@ func (l *lane) pick(now time.Time, share int) (decision, item, time.Time) {
 	return idle, item{}, sooner(wake, l.nextTurn(expedite, now)) // what else there may be wakes the lane itself: a load, or an attempt that ends
 }
 
+// limitedBy names what keeps the lane from going faster, given that more waits than is
+// in flight; empty for nothing, or where its state does.
+func (l *lane) limitedBy(now time.Time) string {
+	switch {
+	case l.target == nil || l.state() != Active && l.state() != Draining:
+		return ""
+	case l.pace.wait(now) > 0:
+		return "rateLimit"
+	case l.parked:
+		return "pool"
+	case l.inFlight >= l.target.MaxInFlight:
+		return "maxInFlight"
+	case l.line != nil && len(l.fresh) == 0 && len(l.line.ready) == 0 && len(l.line.heads) > 0:
+		return "ordering"
+	}
+	return ""
+}
+
 // unrecorded is how many outcomes are not yet on their way to the disk. They are what a
 // crash repeats, so a store that hangs must stop the lane.
 func (l *lane) unrecorded() int { return len(l.flying) - l.inFlight }

@@ -122,3 +122,44 @@ func TestRateLimitAfterARestart(t *testing.T) {
 		checkRate(t, "orders", w.seen(), plan.RateLimit{Requests: 1, Interval: 10 * time.Second, Burst: 3})
 	})
 }
+
+func TestALaneSaysWhatLimitsIt(t *testing.T) {
+	slow := func(hit) deliver.Result {
+		time.Sleep(time.Minute)
+		return status(204)
+	}
+	inWorld(t, slow, func(w *world) {
+		limited := func() string {
+			v, _ := w.d.View(w.key())
+			return v.LimitedBy
+		}
+		if got := limited(); got != "" {
+			t.Errorf("idle, it is limited by %q", got)
+		}
+		w.endpoint().MaxInFlight = 2
+		w.apply()
+		w.send(50)
+		w.after(time.Second)
+		if got := limited(); got != "maxInFlight" {
+			t.Errorf("limited by %q, want maxInFlight", got)
+		}
+		w.endpoint().RateLimit = &plan.RateLimit{Requests: 1, Interval: time.Hour, Burst: 1}
+		w.apply()
+		w.after(2 * time.Minute)
+		if got := limited(); got != "rateLimit" {
+			t.Errorf("limited by %q, want rateLimit", got)
+		}
+		w.endpoint().RateLimit, w.endpoint().Ordering, w.endpoint().MaxInFlight = nil, plan.OrderingAll, 16
+		w.apply()
+		w.after(2 * time.Minute)
+		if got := limited(); got != "ordering" {
+			t.Errorf("limited by %q, want ordering", got)
+		}
+		w.endpoint().Suspend = true
+		w.apply()
+		w.after(2 * time.Minute)
+		if got := limited(); got != "" {
+			t.Errorf("suspended, it is limited by %q", got)
+		}
+	})
+}

@@ -249,7 +249,7 @@ func (l laneViews) View(k plan.EndpointKey) (ingest.LaneView, bool) {
 	v, ok := l.Dispatcher.View(k)
 	view := ingest.LaneView{
 		State: ingest.LaneState(v.State.String()), Reason: v.Reason, Message: v.Message,
-		Since: v.Since, RetryAt: v.RetryAt, InFlight: v.InFlight, Held: v.State.Held(),
+		Since: v.Since, RetryAt: v.RetryAt, InFlight: v.InFlight, Held: v.State.Held(), LimitedBy: v.LimitedBy,
 	}
 	if f := v.LastFailure; f != nil {
 		view.LastFailure = &ingest.Failure{Time: f.Time, Status: f.Status, Reason: f.Reason, Message: f.Message}
