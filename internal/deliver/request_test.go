@@ -219,3 +219,21 @@ func TestResultsHoldNoCredentials(t *testing.T) {
 		}
 	}
 }
+
+// case SSR-09, at send: what is no plain URL makes no destination, whatever the plan says,
+// nor a token server.
+func TestOddURLsAreRefusedAtSend(t *testing.T) {
+	for _, odd := range []string{
+		`http://169.254.169.254\@good.example/`, "http:127.0.0.1/", "http://good.example:80@127.0.0.1/", "http://good.example#@127.0.0.1/",
+		"http://x:99999/", "http://x:/", "gopher://good.example/", "file:///etc/passwd", "http://[example.com]/", "http://127.1/", "",
+	} {
+		e := plan.Endpoint{URL: odd, Signing: plan.Signing{Scheme: plan.SchemeNone}}
+		if d, problem := NewDestination(&e); d != nil || problem == nil || problem.Reason != "URLInvalid" {
+			t.Errorf("%q: %v", odd, problem)
+		}
+		e.URL, e.Auth = "https://good.example", &plan.Auth{OAuth2: &plan.OAuth2{TokenURL: odd, ClientID: "a", ClientSecret: "b"}}
+		if d, problem := NewDestination(&e); d != nil || problem == nil || problem.Reason != "URLInvalid" {
+			t.Errorf("%q as a token URL: %v", odd, problem)
+		}
+	}
+}
