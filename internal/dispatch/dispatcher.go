@@ -127,7 +127,7 @@ func (d *Dispatcher) Accepted(events []*queue.StoredEvent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, ev := range events {
-		size := len(ev.Body) + 512
+		size := share(ev)
 		for _, k := range ev.Endpoints {
 			l := d.lane(k)
 			del := ev.New(k)

@@ -59,8 +59,11 @@ func (it *item) cached() int {
 	if it.event == nil {
 		return 0
 	}
-	return len(it.event.Body) + 512
+	return share(it.event)
 }
+
+// share is what one delivery of an event counts for: all of them have one payload.
+func share(ev *queue.StoredEvent) int { return len(ev.Body)/max(len(ev.Endpoints), 1) + 512 }
 
 // arrive takes a new event. keep says whether there is room for its payload in memory;
 // the result whether it was kept.

@@ -203,7 +203,7 @@ type NewEvent struct {
 	TraceParent string
 	Endpoints   []plan.EndpointKey
 	// Of Endpoints: those whose filter could not be asked (Delivery.Undecided), and those
-	// whose filter failed for this event (state FilterError).
+	// whose filter failed for this event (state FilterError). Both are sorted.
 	Undecided, FilterErrors []plan.EndpointKey
 }
 
@@ -241,12 +241,18 @@ func (e *StoredEvent) New(endpoint plan.EndpointKey) Delivery {
 		Key: OrderKey(e.Event), Size: len(e.Body), Share: len(e.Body) / max(len(e.Endpoints), 1),
 	}
 	switch {
-	case slices.Contains(e.FilterErrors, endpoint):
+	case contains(e.FilterErrors, endpoint):
 		d.State, d.Reason, d.DueAt, d.EndedAt = FilterError, ReasonFilterError, time.Time{}, e.AcceptedAt
-	case slices.Contains(e.Undecided, endpoint):
+	case contains(e.Undecided, endpoint):
 		d.Undecided = true
 	}
 	return d
+}
+
+// contains looks for a key in sorted ones: an event may have thousands.
+func contains(keys []plan.EndpointKey, k plan.EndpointKey) bool {
+	_, ok := slices.BinarySearchFunc(keys, k, plan.EndpointKey.Compare)
+	return ok
 }
 
 // OrderKey is the Key of an event's deliveries: a hash (64-bit FNV-1a) of its partitionkey

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"context"
-	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -155,9 +154,11 @@ func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	b.arrived = append(b.arrived, ev)
 	eps := make([]*endpoint, 0, len(n.Endpoints))
 	ids := make([]endpointID, 0, len(n.Endpoints))
+	// Twice the same would be one record counted twice. An event may have thousands.
+	seen := make(map[endpointID]bool, len(n.Endpoints))
 	for _, k := range n.Endpoints {
-		// Twice the same would be one record counted twice.
-		if ep := b.endpoint(k); !slices.Contains(ids, ep.id) {
+		if ep := b.endpoint(k); !seen[ep.id] {
+			seen[ep.id] = true
 			eps, ids = append(eps, ep), append(ids, ep.id)
 			ev.Endpoints = append(ev.Endpoints, k)
 		}
