@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -42,6 +43,7 @@ func TestSizeStaysWithinMaxBytes(t *testing.T) {
 					t.Fatalf("after %d MiB the store has %d MiB, want at most %d", w.written>>20, used>>20, limit>>20)
 				}
 			}
+			w.unrecorded.Wait()
 			if n := s.Pruned(); n.ByBytes == 0 || n.ByBytes != n.Events || n.ByBytesBytes != n.Bytes || n.Bytes < w.written-w.kept-most {
 				t.Errorf("%+v, want events forgotten for their bytes", n)
 			}
@@ -68,6 +70,7 @@ type sizeWriter struct {
 	dead, events  int
 	written, kept int64
 	deads         []queue.Seq
+	unrecorded    sync.WaitGroup
 }
 
 func (w *sizeWriter) write(t *testing.T) {
@@ -93,7 +96,9 @@ func (w *sizeWriter) write(t *testing.T) {
 			w.deads = append(w.deads, a.Seq)
 			w.kept += size
 		}
+		w.unrecorded.Add(1)
 		w.s.Record(outcome(endpoints[0], a.Seq, to), func(err error) {
+			defer w.unrecorded.Done()
 			if err != nil {
 				t.Error(err)
 			}
