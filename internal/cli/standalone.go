@@ -34,7 +34,7 @@ func newStandaloneCommand(s Streams) *cobra.Command {
 				o.Data = defaultData(s)
 			}
 			o.Version, o.Out, o.Log = Version(), s.Out, newLogger(s.Err, verbosity)
-			tuneMemory()
+			o.Planned = tuneMemory()
 			return standalone.Run(cmd.Context(), o)
 		},
 	}

@@ -188,3 +188,15 @@ func TestEachRequestIsOfOneConfiguration(t *testing.T) {
 		t.Errorf("problems: %q", p)
 	}
 }
+
+func TestPlannedIsToldHowManyEndpointsThereAre(t *testing.T) {
+	s, rec := newSite(t), newReceiver(t)
+	s.usual(rec.URL)
+	var endpoints atomic.Int64
+	s.start(func(o *Options) { o.Planned = func(n int) { endpoints.Store(int64(n)) } })
+	if got := endpoints.Load(); got != 1 {
+		t.Errorf("at the start it is told of %d endpoints, want 1", got)
+	}
+	s.write("audit.yaml", secretYAML("audit-key", keyB)+"---\n"+endpointYAML("audit", rec.URL))
+	await(t, "two endpoints", func() bool { return endpoints.Load() == 2 })
+}

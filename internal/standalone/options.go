@@ -21,6 +21,9 @@ type Options struct {
 	ForwardTo string
 	// Grace is how long attempts in flight may take to finish on a stop.
 	Grace time.Duration
+	// Planned is told how many endpoints there are whenever the manifests have been read and
+	// the plan that they make is in force; nil is nobody.
+	Planned func(endpoints int)
 	// Version goes into the user agent and /version.
 	Version string
 	// Out gets what a person must see (addresses, generated keys); Log everything else.

@@ -103,6 +103,7 @@ func (pl *planner) refresh(ctx context.Context) {
 		pl.p.Log.Info("The plan changed", "version", next.Version, "endpoints", len(next.Endpoints))
 		pl.p.use(ctx, next)
 	}
+	pl.p.planned(next)
 }
 
 // compile makes a plan and stores it before it is used: what a plan remembers

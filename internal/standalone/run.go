@@ -89,6 +89,7 @@ func (p *process) open(ctx context.Context) (err error) {
 	p.api.ErrorLog = quietServerLog(p.Log)
 	// The plan last: from here on deliveries are made, and nothing can fail any more.
 	p.use(ctx, first)
+	p.planned(first)
 	return nil
 }
 
@@ -132,6 +133,14 @@ func (p *process) use(ctx context.Context, pl *plan.Plan) {
 		p.plan.Store(pl)
 		p.lanes.Apply(ctx, pl)
 	})
+}
+
+// planned tells how many endpoints there are, once manifests have been read and compiled
+// and what that took can be given back.
+func (p *process) planned(pl *plan.Plan) {
+	if p.Planned != nil {
+		p.Planned(len(pl.Endpoints))
+	}
 }
 
 // run runs until ctx is done or something fails.
