@@ -56,7 +56,7 @@ type Endpoint struct {
 	// never had it among their endpoints.
 	FirstSeen time.Time `json:"firstSeen"`
 	// Problem, when set, holds the endpoint: events for it are kept, none is sent.
-	// Hash and Signing are then those of its last usable form.
+	// Hash, Signing and Retry are then those of its last usable form.
 	Problem *Problem `json:"problem,omitempty"`
 	// URL is the absolute http or https URL that deliveries are posted to.
 	URL string `json:"url,omitempty"`
