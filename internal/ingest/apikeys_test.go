@@ -35,7 +35,7 @@ func authorize(a ingest.Authorizer, key string, q ingest.Request) (ingest.Caller
 	if err == nil {
 		return caller, http.StatusOK, ""
 	}
-	problem := err.(*ingest.Problem) //nolint:errorlint // an Authorizer of keys always decides
+	problem := err.(*ingest.Problem)
 	return caller, problem.Status, problem.Error()
 }
 

@@ -96,7 +96,8 @@ func TestNamespacesAreApart(t *testing.T) {
 	if g.For("shop").Key() == g.For("warehouse").Key() || g.For("shop").Key() == g.For("other").Key() {
 		t.Error("two namespaces that may dial other networks share a key")
 	}
-	if g.For("other") != g.For("third") || g.For("shop") != g.For("shop") {
+	shop := g.For("shop")
+	if g.For("other") != g.For("third") || g.For("shop") != shop {
 		t.Error("views are made anew each time")
 	}
 }
