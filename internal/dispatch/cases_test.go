@@ -344,6 +344,42 @@ func TestTheMendedFilterDecides(t *testing.T) {
 	})
 }
 
+// lossy is a store whose first event has no payload.
+type lossy struct {
+	queue.Queue
+	reads int
+}
+
+func (l *lossy) Event(ctx context.Context, seq queue.Seq) (*queue.StoredEvent, error) {
+	if seq == 1 {
+		l.reads++
+		return nil, queue.ErrPayloadMissing
+	}
+	return l.Queue.Event(ctx, seq)
+}
+
+// cases DL153, DL154: a delivery without payload is dead-lettered at once, with a reason of
+// its own, and holds up no other, in whatever order they go.
+func TestPayloadMissing(t *testing.T) {
+	for _, ordering := range []string{"", plan.OrderingAll} {
+		inWorld(t, answers(200), func(w *world) {
+			store := &lossy{}
+			w.wrap = func(q queue.Queue) queue.Queue { store.Queue = q; return store }
+			w.endpoint().Ordering, w.endpoint().Suspend = ordering, true
+			w.apply()
+			w.send(20)
+			w.restart() // nothing is in memory any more
+			w.endpoint().Suspend = false
+			w.apply()
+			w.after(time.Second)
+			w.want(0, 19, 1)
+			if d := w.deadLetter(); d.Seq != 1 || d.Reason != queue.ReasonPayloadMissing || d.Attempts != 0 || store.reads != 1 {
+				t.Errorf("ordering %q: after %d reads the dead letter is %+v", ordering, store.reads, d)
+			}
+		})
+	}
+}
+
 // case SS134: bodies of answers are kept of failures only, and not at all where the pool
 // says so.
 func TestResponseBodies(t *testing.T) {

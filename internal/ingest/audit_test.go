@@ -133,6 +133,11 @@ func TestErase(t *testing.T) {
 	if !e.ErasedAt.Equal(start) || e.PayloadBytes != nil || e.States[ingest.StateDelivered] != 1 || e.States[ingest.StateDeadLettered] != 1 {
 		t.Errorf("the event is %+v", e)
 	}
+	for _, x := range e.Explanations {
+		if x.Reason == queue.ReasonErased && (!strings.Contains(x.Message, "erased") || strings.Contains(x.Message, "replayed")) {
+			t.Errorf("explained as %q", x.Message)
+		}
+	}
 	for _, d := range e.Deliveries {
 		if len(d.Attempts) != 1 || d.Attempts[0].Response != nil {
 			t.Errorf("the attempts of %s are %+v", d.Endpoint, d.Attempts)

@@ -147,8 +147,10 @@ func (s *Server) explainDelivery(d queue.Delivery, lane LaneView) Explanation {
 		if x.Reason == "" {
 			x.Reason = "DeadLettered"
 		}
-		x.Message = fmt.Sprintf("Dead-lettered at %s, %s: %s. It can be replayed.",
-			formatTime(d.EndedAt), attemptsAnd(d), deadLetterWords(d.Reason))
+		x.Message = fmt.Sprintf("Dead-lettered at %s, %s: %s.", formatTime(d.EndedAt), attemptsAnd(d), deadLetterWords(d.Reason))
+		if d.Reason != queue.ReasonErased && d.Reason != queue.ReasonPayloadMissing {
+			x.Message += " It can be replayed."
+		}
 	case storedState(queue.Discarded):
 		x.Reason, x.Message = WhyFilterFalse, fmt.Sprintf("Its filter was asked at %s, and was false for this event.", formatTime(d.EndedAt))
 	case StateInFlight:
@@ -206,6 +208,8 @@ func deadLetterWords(reason string) string {
 		return "its destination is not allowed"
 	case queue.ReasonPayloadMissing:
 		return "its payload can't be read from the store"
+	case queue.ReasonErased:
+		return "its payload was erased"
 	}
 	return "no reason was kept"
 }

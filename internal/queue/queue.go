@@ -95,7 +95,8 @@ type Queue interface {
 // Reader is the read side of a Queue.
 type Reader interface {
 	// Event gives one event with its payload; ErrNotFound if there is none,
-	// ErrPayloadMissing or ErrErased (with the event) if its payload is not kept.
+	// ErrPayloadMissing or ErrErased (with the event) if its payload is not kept. What is
+	// damaged is missing: ErrPayloadMissing, with the event where that can be read.
 	Event(ctx context.Context, seq Seq) (*StoredEvent, error)
 	// Find gives the event with a webhook-id in a namespace, as Event does; ErrNotFound if
 	// there is none.

@@ -1,9 +1,12 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"testing"
 	"time"
@@ -232,6 +235,37 @@ func TestPayloadMissing(t *testing.T) {
 	ev, err := s.Event(t.Context(), 1)
 	if !errors.Is(err, queue.ErrPayloadMissing) || ev == nil || ev.WebhookID != "0" {
 		t.Errorf("%+v, %v", ev, err)
+	}
+}
+
+// damaged is a store of which one record can't be read.
+type damaged struct {
+	pebbledb.Reader
+	key []byte
+}
+
+func (d damaged) Get(key []byte) ([]byte, io.Closer, error) {
+	if bytes.Equal(key, d.key) {
+		return nil, nil, fmt.Errorf("checksum of a block: %w", pebbledb.ErrCorruption)
+	}
+	return d.Reader.Get(key)
+}
+
+// case DL153: what is damaged is missing, and no trouble of the moment.
+func TestDamagedEvent(t *testing.T) {
+	s := openTest(t)
+	acceptTest(t, s, 2)
+	for _, kind := range []byte{kindEvent, kindPayload} {
+		ev, err := s.event(damaged{s.db, appendSeqKey(nil, kind, 1)}, 1)
+		if !errors.Is(err, queue.ErrPayloadMissing) || !errors.Is(err, pebbledb.ErrCorruption) || (ev != nil) != (kind == kindPayload) {
+			t.Errorf("with a damaged block of %c: %+v, %v", kind, ev, err)
+		}
+	}
+	if err := s.db.Set(appendSeqKey(nil, kindEvent, 2), []byte("?"), pebbledb.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if ev, err := s.Event(t.Context(), 2); !errors.Is(err, queue.ErrPayloadMissing) || ev != nil {
+		t.Errorf("with an unreadable record: %+v, %v", ev, err)
 	}
 }
 

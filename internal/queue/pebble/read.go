@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,14 +29,14 @@ func (s *Store) Event(ctx context.Context, seq queue.Seq) (ev *queue.StoredEvent
 func (s *Store) event(r pebbledb.Reader, seq queue.Seq) (*queue.StoredEvent, error) {
 	ev, _, err := s.envelope(r, seq)
 	if err != nil {
-		return nil, err
+		return nil, missingIfDamaged(err)
 	}
 	if !ev.Erased.IsZero() {
 		return ev, queue.ErrErased
 	}
 	ev.Body, err = get(r, appendSeqKey(nil, kindPayload, seq))
 	if !errors.Is(err, queue.ErrNotFound) {
-		return ev, err
+		return ev, missingIfDamaged(err)
 	}
 	// Forgotten or erased between the two reads, or truly lost?
 	if ev, _, err = s.envelope(r, seq); err != nil {
@@ -45,6 +46,15 @@ func (s *Store) event(r pebbledb.Reader, seq queue.Seq) (*queue.StoredEvent, err
 		return ev, queue.ErrErased
 	}
 	return ev, queue.ErrPayloadMissing
+}
+
+// missingIfDamaged makes damage, which no later try heals, a missing payload. Otherwise one
+// damaged event would be read again for ever, and hold up its endpoints' other deliveries.
+func missingIfDamaged(err error) error {
+	if errors.Is(err, errRecord) || pebbledb.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %w", queue.ErrPayloadMissing, err)
+	}
+	return err
 }
 
 // Find gives the event with a webhook-id in a namespace.

@@ -69,12 +69,12 @@ func (b *batch) sendable(seq queue.Seq) error {
 	case err == nil:
 		return closer.Close()
 	case !errors.Is(err, pebbledb.ErrNotFound):
-		return err
+		return missingIfDamaged(err)
 	}
 	ev, _, err := b.s.envelope(b.s.db, seq)
 	switch {
 	case err != nil:
-		return err
+		return missingIfDamaged(err)
 	case !ev.Erased.IsZero():
 		return queue.ErrErased
 	}
