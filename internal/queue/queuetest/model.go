@@ -23,7 +23,7 @@ func testModel(t *testing.T, place func(*testing.T) Open) {
 		m := &model{
 			fixture:    &fixture{tb: r, ctx: t.Context(), open: place(t), wall: newWallClock(), listener: &recorder{}},
 			events:     map[queue.Seq]*modelEvent{},
-			identities: map[string]queue.Seq{},
+			identities: map[string]*modelIdentity{},
 			lanes:      map[plan.EndpointKey]queue.Lane{},
 			known:      map[plan.EndpointKey]bool{},
 		}
@@ -37,6 +37,7 @@ func testModel(t *testing.T, place func(*testing.T) Open) {
 			"replay":     m.replay,
 			"setLane":    m.setLane,
 			"prune":      m.prune,
+			"erase":      m.erase,
 			"reopen":     func(*rapid.T) { m.reopen() },
 			"":           m.check,
 		})
@@ -48,14 +49,24 @@ type model struct {
 	last       queue.Seq
 	told       []queue.Seq
 	events     map[queue.Seq]*modelEvent
-	identities map[string]queue.Seq // namespace/webhook-id
+	identities map[string]*modelIdentity // namespace/webhook-id
 	lanes      map[plan.EndpointKey]queue.Lane
 	known      map[plan.EndpointKey]bool
+}
+
+// modelIdentity is remembered by its own time, its event by others.
+type modelIdentity struct {
+	seq        queue.Seq
+	body       string
+	endpoints  int
+	acceptedAt time.Time
 }
 
 type modelEvent struct {
 	queue.NewEvent
 	acceptedAt time.Time
+	erased     time.Time
+	dropped    bool
 	deliveries map[plan.EndpointKey]*modelDelivery
 }
 
@@ -76,6 +87,15 @@ func (m *model) accept(r *rapid.T) {
 			// Mostly the same bytes under one id.
 			rapid.SampledFrom([]string{"x", "x", "x", "x", "x", "y"}).Draw(r, "body"),
 			rapid.SliceOfNDistinct(rapid.SampledFrom(modelEndpoints), 0, 3, rapid.ID).Draw(r, "endpoints")...))
+		e := &events[len(events)-1]
+		for _, ep := range e.Endpoints {
+			switch rapid.SampledFrom([]string{"true", "true", "undecided", "error"}).Draw(r, "filter") {
+			case "undecided":
+				e.Undecided = append(e.Undecided, ep)
+			case "error":
+				e.FilterErrors = append(e.FilterErrors, ep)
+			}
+		}
 	}
 	acc, err := m.queue.Accept(m.ctx, events)
 	known := maps.Clone(m.identities)
@@ -83,8 +103,8 @@ func (m *model) accept(r *rapid.T) {
 	conflict := -1
 	for i, e := range events {
 		k := e.Event.Namespace + "/" + e.Event.WebhookID
-		if seq, ok := known[k]; ok {
-			body[k] = string(m.events[seq].Event.Body)
+		if id := known[k]; id != nil {
+			body[k] = id.body
 		}
 		if b, ok := body[k]; ok && b != string(e.Event.Body) {
 			conflict = i
@@ -102,8 +122,8 @@ func (m *model) accept(r *rapid.T) {
 	m.must(err)
 	for i, e := range events {
 		k := e.Event.Namespace + "/" + e.Event.WebhookID
-		if seq, ok := m.identities[k]; ok {
-			if want := (queue.Accepted{Seq: seq, Duplicate: true, Endpoints: len(m.events[seq].Endpoints)}); acc[i] != want {
+		if id := m.identities[k]; id != nil {
+			if want := (queue.Accepted{Seq: id.seq, Duplicate: true, Endpoints: id.endpoints}); acc[i] != want {
 				m.Fatalf("element %d: %+v, want %+v", i, acc[i], want)
 			}
 			continue
@@ -112,17 +132,21 @@ func (m *model) accept(r *rapid.T) {
 		if want := (queue.Accepted{Seq: m.last, Endpoints: len(e.Endpoints)}); acc[i] != want {
 			m.Fatalf("element %d: %+v, want %+v", i, acc[i], want)
 		}
-		m.identities[k] = m.last
 		m.told = append(m.told, m.last)
 		stored, err := m.queue.Event(m.ctx, m.last)
 		m.must(err)
+		m.identities[k] = &modelIdentity{m.last, string(e.Event.Body), len(e.Endpoints), stored.AcceptedAt}
 		me := &modelEvent{NewEvent: e, acceptedAt: stored.AcceptedAt, deliveries: map[plan.EndpointKey]*modelDelivery{}}
 		for _, ep := range e.Endpoints {
 			m.known[ep] = true
-			me.deliveries[ep] = &modelDelivery{Delivery: queue.Delivery{
+			d := queue.Delivery{
 				Seq: m.last, Endpoint: ep, State: queue.Pending, QueuedAt: stored.AcceptedAt, DueAt: stored.AcceptedAt,
-				Size: len(e.Event.Body), Share: len(e.Event.Body) / len(e.Endpoints),
-			}}
+				Size: len(e.Event.Body), Share: len(e.Event.Body) / len(e.Endpoints), Undecided: slices.Contains(e.Undecided, ep),
+			}
+			if slices.Contains(e.FilterErrors, ep) {
+				d.State, d.Reason, d.DueAt, d.EndedAt = queue.FilterError, queue.ReasonFilterError, time.Time{}, stored.AcceptedAt
+			}
+			me.deliveries[ep] = &modelDelivery{Delivery: d}
 		}
 		m.events[m.last] = me
 	}
@@ -148,7 +172,7 @@ func (m *model) moved(d *modelDelivery, since time.Time) {
 	}
 	d.QueuedAt, d.EndedAt = got.QueuedAt, got.EndedAt
 	if !d.State.Waiting() {
-		d.DueAt, d.Delay, d.Asked = time.Time{}, 0, 0
+		d.DueAt, d.Delay, d.Asked, d.Undecided = time.Time{}, 0, 0, false
 		if got.EndedAt.IsZero() {
 			m.Errorf("delivery %d to %s ended at no time", d.Seq, d.Endpoint)
 		}
@@ -173,6 +197,7 @@ func (m *model) recordOne(r *rapid.T) {
 	m.must(err)
 	d.Attempts++
 	d.Budget++
+	d.Undecided = false
 	d.State, d.LastStatus, d.Reason, d.DueAt, d.Delay, d.Asked = o.To, o.Attempt.Status, o.Reason, o.DueAt, o.Delay, o.Asked
 	if o.To == queue.Retrying {
 		d.Reason = o.Attempt.Reason
@@ -188,6 +213,7 @@ func (m *model) recordOne(r *rapid.T) {
 func (m *model) settle(r *rapid.T) {
 	ep := rapid.SampledFrom(modelEndpoints).Draw(r, "endpoint")
 	seqs := rapid.SliceOfN(rapid.Uint64Range(0, uint64(m.last)+1), 0, 4).Draw(r, "seqs")
+	to := rapid.SampledFrom([]queue.State{queue.DeadLettered, queue.FilterError, queue.Discarded}).Draw(r, "to")
 	var ask []queue.Seq
 	var hit []*modelDelivery
 	for _, s := range seqs {
@@ -195,12 +221,12 @@ func (m *model) settle(r *rapid.T) {
 		ask = append(ask, seq)
 		if e := m.events[seq]; e != nil {
 			if d := e.deliveries[ep]; d != nil && d.State.Waiting() {
-				d.State, d.Reason = queue.DeadLettered, queue.ReasonExpired
+				d.State, d.Reason = to, queue.ReasonExpired
 				hit = append(hit, d)
 			}
 		}
 	}
-	n, err := m.queue.Settle(m.ctx, ep, ask, queue.DeadLettered, queue.ReasonExpired)
+	n, err := m.queue.Settle(m.ctx, ep, ask, to, queue.ReasonExpired)
 	if err != nil || n != len(hit) {
 		m.Fatalf("settled %d, %v, want %d", n, err, len(hit))
 	}
@@ -236,6 +262,12 @@ func (m *model) replay(r *rapid.T) {
 		want = queue.ErrAlreadyWaiting
 	case d.State == queue.Delivered && !force:
 		want = queue.ErrDelivered
+	case d.State == queue.Discarded && !force:
+		want = queue.ErrDiscarded
+	case !m.events[seq].erased.IsZero():
+		want = queue.ErrErased
+	case m.events[seq].dropped:
+		want = queue.ErrPayloadMissing
 	}
 	_, err := m.queue.Replay(m.ctx, ep, seq, force)
 	if !errors.Is(err, want) {
@@ -243,6 +275,7 @@ func (m *model) replay(r *rapid.T) {
 	}
 	if want == nil {
 		ended := d.EndedAt
+		d.Undecided = d.State == queue.FilterError
 		d.State, d.Reason, d.Budget = queue.Pending, "", 0
 		d.Replays++
 		m.moved(d, time.Time{})
@@ -268,24 +301,79 @@ func (m *model) prune(r *rapid.T) {
 		}
 		return rapid.SampledFrom(times).Draw(r, name)
 	}
-	delivered, deadLetters := line("delivered"), line("deadLetters")
-	want := 0
+	ret := queue.Retention{
+		Delivered: line("delivered"), DeadLetters: line("deadLetters"), Identities: line("identities"),
+		DropPayloads: rapid.IntRange(0, 3).Draw(r, "drop") == 0,
+	}
+	var want queue.Pruned
 	for seq, e := range m.events {
-		gone := len(e.deliveries) > 0 || e.acceptedAt.Before(delivered)
+		gone, done := len(e.deliveries) > 0 || e.acceptedAt.Before(ret.Delivered), true
 		for _, d := range e.deliveries {
 			at := slices.MaxFunc([]time.Time{e.acceptedAt, d.QueuedAt, d.EndedAt}, time.Time.Compare)
-			gone = gone && (d.State == queue.Delivered && at.Before(delivered) || d.State == queue.DeadLettered && at.Before(deadLetters))
+			before := ret.Delivered
+			if d.State == queue.DeadLettered || d.State == queue.FilterError {
+				before = ret.DeadLetters
+			}
+			gone = gone && !d.State.Waiting() && at.Before(before)
+			done = done && (d.State == queue.Delivered || d.State == queue.Discarded)
 		}
-		if gone {
-			want++
+		switch {
+		case gone:
+			want.Events++
 			delete(m.events, seq)
-			delete(m.identities, e.Event.Namespace+"/"+e.Event.WebhookID)
+		case done && ret.DropPayloads && !e.dropped && e.erased.IsZero():
+			want.Payloads++
+			e.dropped = true
 		}
 	}
-	n, err := m.queue.Prune(m.ctx, queue.Retention{Delivered: delivered, DeadLetters: deadLetters, Identities: m.now().Add(time.Hour)})
+	for k, id := range m.identities {
+		if m.events[id.seq] == nil && id.acceptedAt.Before(ret.Identities) {
+			delete(m.identities, k)
+		}
+	}
+	n, err := m.queue.Prune(m.ctx, ret)
 	m.must(err)
-	if n.Events != int64(want) {
-		m.Fatalf("forgot %+v, want %d events", n, want)
+	if n.Events != want.Events || n.Payloads != want.Payloads || n.Damaged != 0 {
+		m.Fatalf("forgot %+v, want %+v", n, want)
+	}
+}
+
+// erase takes an event's payload and the bodies of its answers.
+func (m *model) erase(r *rapid.T) {
+	seq := queue.Seq(rapid.Uint64Range(0, uint64(m.last)+1).Draw(r, "seq"))
+	done, err := m.queue.Erase(m.ctx, seq)
+	e := m.events[seq]
+	if e == nil {
+		if !errors.Is(err, queue.ErrNotFound) {
+			m.Fatalf("answer %v, want ErrNotFound", err)
+		}
+		return
+	}
+	m.must(err)
+	if !e.erased.IsZero() {
+		if done != (queue.Erased{At: e.erased, Again: true}) {
+			m.Fatalf("erased again: %+v, first at %s", done, e.erased)
+		}
+		return
+	}
+	e.erased = done.At
+	want := queue.Erased{At: done.At}
+	if !e.dropped {
+		want.Bytes = int64(len(e.Event.Body))
+	}
+	for _, d := range e.deliveries {
+		for i := range d.attempts {
+			want.Bytes += int64(len(d.attempts[i].Response))
+			d.attempts[i].Response = nil
+		}
+		if d.State.Waiting() {
+			want.DeadLettered++
+			d.State, d.Reason = queue.DeadLettered, queue.ReasonErased
+			m.moved(d, d.QueuedAt)
+		}
+	}
+	if done != want {
+		m.Fatalf("erased %+v, want %+v", done, want)
 	}
 }
 
@@ -300,6 +388,9 @@ func (m *model) check(*rapid.T) {
 	for _, ep := range modelEndpoints {
 		m.checkEndpoint(ep)
 	}
+	for _, ns := range []string{"shop", "bank"} {
+		m.checkList(ns)
+	}
 	for seq := range m.last + 1 {
 		e := m.events[seq]
 		got, err := m.queue.Event(m.ctx, seq)
@@ -309,11 +400,50 @@ func (m *model) check(*rapid.T) {
 			}
 			continue
 		}
-		m.must(err)
-		if !reflect.DeepEqual(got.Event, e.Event) || !got.AcceptedAt.Equal(e.acceptedAt) || !slices.Equal(got.Endpoints, e.Endpoints) {
+		wantErr, wantEvent := error(nil), e.Event
+		if e.dropped || !e.erased.IsZero() {
+			bare := *e.Event
+			bare.Body, wantErr, wantEvent = nil, queue.ErrPayloadMissing, &bare
+		}
+		if !e.erased.IsZero() {
+			wantErr = queue.ErrErased
+		}
+		if !errors.Is(err, wantErr) {
+			m.Fatalf("event %d: %v, want %v", seq, err, wantErr)
+		}
+		if !reflect.DeepEqual(got.Event, wantEvent) || !got.Erased.Equal(e.erased) || got.Size != len(e.Event.Body) || !got.AcceptedAt.Equal(e.acceptedAt) || !slices.Equal(got.Endpoints, e.Endpoints) {
 			m.Fatalf("event %d: %+v, want %+v", seq, got, e)
 		}
 		m.checkDeliveries(seq, e)
+	}
+}
+
+// checkList compares the events of a namespace, in both directions.
+func (m *model) checkList(ns string) {
+	var want []queue.Seq
+	for _, seq := range slices.Sorted(maps.Keys(m.events)) {
+		if m.events[seq].Event.Namespace == ns {
+			want = append(want, seq)
+		}
+	}
+	for _, ascending := range []bool{true, false} {
+		var got []queue.Seq
+		for q := (queue.EventQuery{Ascending: ascending}); ; {
+			page, next, err := m.queue.Events(m.ctx, ns, q, 3)
+			m.must(err)
+			for _, e := range page {
+				got = append(got, e.Seq)
+			}
+			if q.Cursor = next; next == 0 {
+				break
+			}
+		}
+		if !ascending {
+			slices.Reverse(got)
+		}
+		if !slices.Equal(got, want) {
+			m.Fatalf("events of %s, ascending %t: %v, want %v", ns, ascending, got, want)
+		}
 	}
 }
 
@@ -351,7 +481,10 @@ func (m *model) checkEndpoint(ep plan.EndpointKey) {
 			retrying = append(retrying, d.Delivery)
 		}
 	}
-	want := queue.Counts{Pending: len(by[queue.Pending]), Retrying: len(by[queue.Retrying]), DeadLettered: len(by[queue.DeadLettered])}
+	want := queue.Counts{
+		Pending: len(by[queue.Pending]), Retrying: len(by[queue.Retrying]), DeadLettered: len(by[queue.DeadLettered]),
+		FilterError: len(by[queue.FilterError]),
+	}
 	for _, d := range slices.Concat(by[queue.Pending], by[queue.Retrying]) {
 		want.WaitingBytes += int64(d.Size)
 	}
