@@ -25,10 +25,19 @@ var benchSize = flag.Int("size", 20_000, "events that wait in BenchmarkOpen and 
 // events one by one, and each is recorded as delivered once it is acknowledged.
 func BenchmarkAcceptRecord(b *testing.B) {
 	s := openBench(b, b.TempDir())
+	b.ReportAllocs()
+	acceptAndRecord(b, s, 0)
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// acceptAndRecord accepts b.N events, numbered from first on, and records each as delivered.
+func acceptAndRecord(b *testing.B, s *pebble.Store, first int64) {
+	b.Helper()
 	payload := benchPayload()
 	var next atomic.Int64
 	var outcomes sync.WaitGroup
-	b.ReportAllocs()
 	b.ResetTimer()
 	cpu := cpuTime()
 	var wg sync.WaitGroup
@@ -39,7 +48,7 @@ func BenchmarkAcceptRecord(b *testing.B) {
 				if i > int64(b.N) {
 					return
 				}
-				acc, err := s.Accept(context.Background(), []queue.NewEvent{benchEvent(i, payload)})
+				acc, err := s.Accept(context.Background(), []queue.NewEvent{benchEvent(first+i, payload)})
 				if err != nil {
 					b.Error(err)
 					return
@@ -59,8 +68,59 @@ func BenchmarkAcceptRecord(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-µs/event")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
+}
+
+// BenchmarkRetained is BenchmarkAcceptRecord in a store that keeps nothing, and in one that
+// keeps -size delivered events, with Prune beside it as a worker has it. The two should be
+// as fast (case QD104): compare cpu-µs/event on a machine that does other things as well.
+func BenchmarkRetained(b *testing.B) {
+	for _, kept := range []int{0, *benchSize} {
+		b.Run(fmt.Sprintf("kept=%d", kept), func(b *testing.B) {
+			s := openBench(b, b.TempDir())
+			deliverBench(b, s, kept)
+			s.AwaitCompactions()
+			ctx, cancel := context.WithCancel(context.Background())
+			var pruner sync.WaitGroup
+			pruner.Go(func() {
+				for every := time.Tick(time.Second); ctx.Err() == nil; {
+					_, _ = s.Prune(ctx, queue.Retention{MaxBytes: 1 << 40})
+					select {
+					case <-every:
+					case <-ctx.Done():
+					}
+				}
+			})
+			acceptAndRecord(b, s, 1<<40)
+			cancel()
+			pruner.Wait()
+			b.ReportMetric(float64(s.Usage().UsedBytes)/(1<<20), "MiB-used")
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// deliverBench stores n events that are delivered.
+func deliverBench(b *testing.B, s *pebble.Store, n int) {
+	b.Helper()
+	payload := benchPayload()
+	for i := 0; i < n; i += 500 {
+		var batch []queue.NewEvent
+		for j := range min(500, n-i) {
+			batch = append(batch, benchEvent(int64(i+j), payload))
+		}
+		acc, err := s.Accept(b.Context(), batch)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, a := range acc {
+			s.Record(outcome(endpoints[0], a.Seq, queue.Delivered), func(err error) {
+				if err != nil {
+					b.Error(err)
+				}
+			})
+		}
 	}
 }
 

@@ -1,0 +1,13 @@
+package pebble
+
+import "time"
+
+// AwaitCompactions waits until pebble has not compacted anything for a second.
+func (s *Store) AwaitCompactions() {
+	for quiet := 0; quiet < 20; quiet++ {
+		if s.db.Metrics().Compact.NumInProgress > 0 {
+			quiet = 0
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
