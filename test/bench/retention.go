@@ -13,7 +13,7 @@ import (
 const (
 	// retainedSize is the bytes of an event that is kept: small, to fit on any disk.
 	retainedSize = 200
-	// fillLimit bounds the filling of a store.
+	// fillLimit bounds the filling of a store, in all.
 	fillLimit = 5 * time.Minute
 	// fillSteps is in how many parts it is filled, with a comparison after each.
 	fillSteps = 4
@@ -47,7 +47,7 @@ func (b *bench) retention(ctx context.Context) error {
 	if err := few.stop(); err != nil {
 		return err
 	}
-	begun := time.Now()
+	left := fillLimit
 	warm := b.retained / 20
 	for _, k := range []*keeper{many, few} {
 		if err := k.run(); err != nil {
@@ -64,10 +64,12 @@ func (b *bench) retention(ctx context.Context) error {
 		return err
 	}
 	for step := range fillSteps {
-		f, err := many.fill(ctx, b.retained*(step+1)/fillSteps, fillLimit-time.Since(begun))
+		begun := time.Now()
+		f, err := many.fill(ctx, b.retained*(step+1)/fillSteps, left)
 		if err != nil {
 			return fmt.Errorf("filling: %w", err)
 		}
+		left -= time.Since(begun)
 		if f.load.Accepted > 0 {
 			b.tell(fmt.Sprintf("filled to %d", many.kept), f)
 		}
