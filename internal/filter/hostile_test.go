@@ -21,6 +21,7 @@ func hostileData(size int) map[string]string {
 	for i := range size / 14 {
 		fmt.Fprintf(&members, `"k%07d":1,`, i)
 	}
+	firstHalf := members.String()[:strings.LastIndexByte(members.String()[:size/2-100], ',')+1]
 	return map[string]string{
 		"numbers":      list("1", size),
 		"objects":      list(`{"a":1}`, size),
@@ -31,6 +32,7 @@ func hostileData(size int) map[string]string {
 		"text":         `"` + strings.Repeat("a", size) + `"`,
 		"texts":        list(`"`+strings.Repeat("a", 1000)+`"`, size),
 		"members":      "{" + members.String() + `"z":1}`,
+		"both":         `{"list":` + list("1", size/2) + `,"map":{` + firstHalf + `"z":1}}`,
 	}
 }
 
@@ -69,6 +71,10 @@ func hostileExpressions() []string {
 		"event.data.all(k, event.data[k] == 1 || true)",
 		"event.data.exists_one(x, event.data.exists_one(y, x == y))",
 		"bytes(event.data) + bytes(event.data) == b'' || true",
+		"event.data.list.exists(x, event.data.map.exists(k, true) && false)", // a loop that ends at once
+		"event.data.list.all(x, !event.data.map.all(k, false))",
+		"event.data.all(x, event.data.all(y, [" + strings.Repeat("1,", 1900) + "string(x) + ''].size() > 0 || true))",
+		"event.data.all(x, event.data.all(y, {" + strings.Repeat("'a':1,", 600) + "'b': string(x)}.size() > 0 || true))",
 	}
 }
 
@@ -124,6 +130,22 @@ func TestCostBombsAreCutOff(t *testing.T) {
 func neighbourPasses(f *Filter, in *Input) bool {
 	pass, err := f.MatchInput(in)
 	return pass && err == nil
+}
+
+// A loop goes over a map by name, so that what depends on the order is the same each time.
+func TestLoopsGoOverMapsInOrder(t *testing.T) {
+	data := `{"delta":1,"alpha":2,"charlie":3,"bravo":4,"":{"b":1,"a":2}}`
+	for _, expression := range []string{
+		"event.data.filter(k, true) == ['', 'alpha', 'bravo', 'charlie', 'delta']",
+		"event.data.filter(k, k != '')[0] == 'alpha'",
+		"event.data[''].filter(k, true) == ['a', 'b']",
+		"event.attributes.filter(k, true) == ['customer', 'region']",
+	} {
+		for range 20 {
+			e := parse(t, "application/json", `{"id":"1","type":"a","attributes":{"region":"eu","customer":"c"},"data":`+data+`}`)
+			checkMatch(t, expression, e, "true")
+		}
+	}
 }
 
 // The same expression and event cost the same, so that they give the same answer.

@@ -16,7 +16,7 @@ import (
 type Input struct {
 	event *event.Event
 
-	attributes map[string]string
+	attributes *object
 
 	located bool
 	data    event.Data
@@ -103,10 +103,11 @@ var fields = []field{
 		func(in *Input) bool { return len(in.event.Attributes) > 0 },
 		func(in *Input) (any, error) {
 			if in.attributes == nil {
-				in.attributes = make(map[string]string, len(in.event.Attributes))
+				members := make(map[string]any, len(in.event.Attributes))
 				for _, a := range in.event.Attributes {
-					in.attributes[a.Name] = a.Value
+					members[a.Name] = a.Value
 				}
+				in.attributes = newObject(members)
 			}
 			return in.attributes, nil
 		},

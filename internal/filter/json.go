@@ -14,7 +14,7 @@ import (
 
 var errData = errors.New("event.data can't be read: it is not JSON as its content type says, or it is nested too deep")
 
-// decode gives an event's data as Go values: JSON as maps, lists, texts, bool, nil and numbers; other text as a text, and
+// decode gives an event's data as Go values: JSON as objects, lists, texts, bool, nil and numbers; other text as a text, and
 // anything else as bytes.
 func decode(d event.Data) (any, error) {
 	switch {
@@ -43,7 +43,7 @@ func decodeJSON(b []byte) (any, error) {
 	return exact(v), nil
 }
 
-// exact replaces the numbers in a decoded value, in place.
+// exact replaces the numbers and maps in a decoded value, in place.
 func exact(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -52,6 +52,7 @@ func exact(v any) any {
 		for name, member := range v {
 			v[name] = exact(member)
 		}
+		return newObject(v)
 	case []any:
 		for i, element := range v {
 			v[i] = exact(element)

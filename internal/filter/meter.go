@@ -3,6 +3,7 @@ package filter
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	madePerUnit    = 10
 	// containerUnits is what a list or map costs to be compared, beside its members.
 	containerUnits = 8
+	// writtenPerUnit is how many members of a list or map that is written out are put together in that time.
+	writtenPerUnit = 3
 	// zoneUnits is what it costs to look up a time zone.
 	zoneUnits = 500
 	// clockUnits is how much is spent between two looks at the clock.
@@ -59,12 +62,14 @@ func spend(frame *interpreter.ExecutionFrame, units int) {
 // metered puts the meter into each part of a program (interpreter.InterpretableDecoratorV2).
 func metered(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch n := i.(type) {
-	case *meteredAttribute, *meteredCall, *equality, *membership, *match, interpreter.InterpretableConst:
+	case *meteredAttribute, *meteredCall, *meteredConstructor, *equality, *membership, *match, interpreter.InterpretableConst:
 		return i, nil
 	case interpreter.InterpretableAttribute:
 		return &meteredAttribute{n}, nil
 	case interpreter.InterpretableCall:
 		return meterCall(n)
+	case interpreter.InterpretableConstructor:
+		return meterConstructor(n), nil
 	}
 	return i, nil // loops, && and || cost what is in them
 }
@@ -120,6 +125,33 @@ func (c *meteredCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 // Eval is Exec.
 func (c *meteredCall) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// meteredConstructor is a list or map that is written out, and made anew each time.
+type meteredConstructor struct {
+	interpreter.InterpretableConstructor
+	units int
+}
+
+// meterConstructor leaves alone what holds constants only: that is made once, ahead of any evaluation.
+func meterConstructor(n interpreter.InterpretableConstructor) interpreter.InterpretableV2 {
+	members := n.InitVals()
+	constant := func(m interpreter.InterpretableV2) bool { _, is := m.(interpreter.InterpretableConst); return is }
+	if !slices.ContainsFunc(members, func(m interpreter.InterpretableV2) bool { return !constant(m) }) {
+		return n
+	}
+	return &meteredConstructor{n, 1 + len(members)/writtenPerUnit}
+}
+
+// Exec counts the members ahead, whatever each of them costs.
+func (c *meteredConstructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	spend(frame, c.units)
+	return c.InterpretableConstructor.Exec(frame)
+}
+
+// Eval is Exec.
+func (c *meteredConstructor) Eval(vars interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(vars))
 }
 
@@ -309,8 +341,6 @@ func nativeWeight(v any, limit int) int {
 			}
 			total += weight(name, limit) + weight(member, limit-total)
 		}
-	case map[string]string:
-		total += containerUnits + 2*len(v)
 	}
 	return min(limit, total)
 }
