@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,8 +106,17 @@ func TestFailures(t *testing.T) {
 // case RT59 (and RT61): an attempt that takes too long may have been received.
 func TestTimeout(t *testing.T) {
 	hold := make(chan struct{})
-	s, _ := newServer(t, false, false, func(_ http.ResponseWriter, r *http.Request) { <-hold })
+	var before atomic.Bool
+	s, _ := newServer(t, false, false, func(http.ResponseWriter, *http.Request) {
+		if before.Swap(true) {
+			<-hold
+		}
+	})
 	c := newClient(t, Options{})
+	// So that there is a connection: on a busy machine it may take longer than the timeout.
+	if res := c.Do(context.Background(), newRequest(t, s.URL)); res.Status != 200 {
+		t.Fatalf("%+v", res)
+	}
 	r := newRequest(t, s.URL, within(50*time.Millisecond))
 	res := c.Do(context.Background(), r)
 	close(hold)

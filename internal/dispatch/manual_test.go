@@ -31,6 +31,24 @@ func TestATestLeavesNoTrace(t *testing.T) {
 	})
 }
 
+// A test is made at once, and counts in the rate limit of what comes after it.
+func TestATestCountsInTheRateLimit(t *testing.T) {
+	inWorld(t, answers(204), func(w *world) {
+		w.endpoint().RateLimit = &plan.RateLimit{Requests: 1, Interval: time.Minute, Burst: 1}
+		w.apply()
+		for range 2 {
+			if _, a, err := w.d.Test(context.Background(), w.key()); err != nil || a.Status != 204 {
+				t.Fatalf("%+v, %v", a, err)
+			}
+		}
+		w.send(1)
+		w.after(59 * time.Second)
+		w.want(1, 0, 0)
+		w.after(time.Minute)
+		w.want(0, 1, 0)
+	})
+}
+
 func TestATestIsMadeInAnyState(t *testing.T) {
 	inWorld(t, answers(204), func(w *world) {
 		w.endpoint().Suspend = true
