@@ -32,8 +32,6 @@ type Pruned struct {
 	ByBytes, ByBytesBytes int64
 	// Payloads were dropped of events that are kept, and Identities, AuditRecords forgotten.
 	Payloads, Identities, AuditRecords int64
-	// Damaged is how many records could not be read and were passed over.
-	Damaged int64
 }
 
 // Add adds other to p.
@@ -45,7 +43,6 @@ func (p *Pruned) Add(other Pruned) {
 	p.Payloads += other.Payloads
 	p.Identities += other.Identities
 	p.AuditRecords += other.AuditRecords
-	p.Damaged += other.Damaged
 }
 
 // Usage is the size of a store.
@@ -54,6 +51,9 @@ type Usage struct {
 	UsedBytes int64
 	// CapacityBytes is the size of its volume; 0 if it can't tell.
 	CapacityBytes int64
+	// Damaged is how many records and parts of files could not be read since the store was
+	// opened. They are passed over; the rest is served.
+	Damaged int64
 }
 
 // Erased is what Erase did.

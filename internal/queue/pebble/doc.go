@@ -35,9 +35,16 @@
 // One letter for the kind of record, then big-endian numbers, so that records lie
 // in the order in which they are read (keys.go). A delivery's state is where its
 // record lies: fresh, retrying (with an entry in the due index), delivered or
-// dead-lettered. A fresh record is written once and removed once in its life, never
+// dead-lettered, discarded, or ended by a filter's error. A fresh record is written once and removed once in its life, never
 // written again: that is what pebble's SingleDelete asks for, and why a replayed
 // delivery goes to the retrying ones.
+//
+// # Forgetting
+//
+// Prune reads beside the writer and removes in short ops what has not changed since
+// (prune.go, look.go, forget.go); segments.go says how it knows where to look. Removed
+// records keep their place until their files are compacted (reclaim.go). What can't be read
+// is passed over (damage.go).
 //
 // The folder holds FORMAT (the version of all this; an unknown or newer one is
 // refused and left untouched), LOCK, OWNER (who holds it) and db (pebble's files).

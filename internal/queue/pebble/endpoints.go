@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -119,13 +118,14 @@ func (t *endpointTable) lane(k plan.EndpointKey) queue.Lane {
 	return queue.Lane{}
 }
 
-// load reads the names and lanes and counts the deliveries.
+// load reads the names. One that can't be read keeps the store from opening: its deliveries
+// would have no endpoint.
 func (t *endpointTable) load(r pebbledb.Reader) error {
 	t.named = map[plan.EndpointKey]*endpoint{}
 	if err := t.namespaces.load(r); err != nil {
 		return err
 	}
-	err := scan(context.Background(), r, []byte{kindEndpoint}, nil, func(k, v []byte) error {
+	return scan(context.Background(), r, []byte{kindEndpoint}, nil, func(k, v []byte) error {
 		ns, name, ok := bytes.Cut(k[1:], []byte{0})
 		if !ok || len(v) != 4 {
 			return errRecord
@@ -143,53 +143,4 @@ func (t *endpointTable) load(r pebbledb.Reader) error {
 		t.named[ep.key] = ep
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for _, ep := range t.list {
-		if ep == nil {
-			continue
-		}
-		if err := ep.load(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// load counts what waits and what is dead by walking over it: the counts are never
-// stored, so they can't differ from the records.
-func (e *endpoint) load(r pebbledb.Reader) error {
-	v, err := get(r, appendEndpointKey(nil, kindLane, e.id))
-	switch {
-	case err == nil:
-		l, err := decodeLane(v)
-		if err != nil {
-			return err
-		}
-		e.lane.Store(&l)
-	case !errors.Is(err, queue.ErrNotFound):
-		return err
-	}
-	// Of dead letters only the number counts, which their keys tell.
-	for kind, n := range map[byte]*atomic.Int64{kindDead: &e.dead, kindFilterError: &e.filterErrors} {
-		err := scan(context.Background(), r, appendEndpointKey(nil, kind, e.id), nil, func(_, _ []byte) error { n.Add(1); return nil })
-		if err != nil {
-			return err
-		}
-	}
-	for _, kind := range []byte{kindFresh, kindRetrying} {
-		err := scan(context.Background(), r, appendEndpointKey(nil, kind, e.id), nil, func(_, v []byte) error {
-			var d queue.Delivery
-			if err := decodeAs(kind, v, &d); err != nil {
-				return err
-			}
-			e.count(&d, 1)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -27,7 +27,6 @@ func (f *forgetOp) apply(b *batch) error {
 		f.left.merge(unknown(f.left.id)) // it is looked at again
 	}
 	b.s.segments.end(f.left)
-	f.removed.Damaged = f.damaged
 	if len(f.forget) > 0 {
 		f.removeEvents(b)
 	}

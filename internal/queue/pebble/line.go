@@ -38,7 +38,7 @@ func (s *Store) Head(ctx context.Context, k plan.EndpointKey, key uint64) (d que
 	err = s.view(func(r pebbledb.Reader) error {
 		var first queue.Seq
 		for _, p := range prefixes {
-			err := scan(ctx, r, p, nil, func(k, _ []byte) error {
+			err := s.scanPast(ctx, r, p, nil, func(k, _ []byte) error {
 				if seq := parseSeq(k); first == 0 || seq < first {
 					first = seq
 				}

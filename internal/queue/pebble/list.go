@@ -80,10 +80,9 @@ func (l *lister) event(it *pebbledb.Iterator) (*queue.StoredEvent, error) {
 	}
 	seq := parseSeq(it.Key())
 	ev, _, err := l.s.envelope(l.r, seq)
-	if errors.Is(err, errRecord) {
+	if isDamage(err) {
 		// An event that can't be read doesn't hide the others.
-		l.s.log.Error(err, "An event can't be read and is passed over in a list", "seq", seq)
-		return nil, nil
+		return nil, l.s.passOver(appendSeqKey(nil, kindEvent, seq), err)
 	}
 	if errors.Is(err, queue.ErrNotFound) {
 		return nil, nil
@@ -170,7 +169,7 @@ func (l *lister) acceptedFrom(it *pebbledb.Iterator, seq queue.Seq) (queue.Seq, 
 		switch {
 		case err == nil:
 			return seq, ev.AcceptedAt, true, nil
-		case !errors.Is(err, errRecord) && !errors.Is(err, queue.ErrNotFound):
+		case !isDamage(err) && !errors.Is(err, queue.ErrNotFound):
 			return 0, time.Time{}, false, err
 		}
 	}

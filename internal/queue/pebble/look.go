@@ -20,8 +20,7 @@ type look struct {
 	forget []forgotten // by seq
 	drop   []dropped   // payloads of events that are kept, by seq
 	// left is what is known of the events that are kept.
-	left    segment
-	damaged int64
+	left segment
 	// runs numbers the runs of events without a kept one between them, payloadRuns those of
 	// events whose payloads may go.
 	runs, payloadRuns int
@@ -55,30 +54,27 @@ type dropped struct {
 // read looks at every event of the segment.
 func (l *look) read(ctx context.Context, r pebbledb.Reader) error {
 	from := queue.Seq(l.left.id << segmentShift)
-	it, err := r.NewIter(&pebbledb.IterOptions{
-		LowerBound: appendSeqKey(nil, kindEvent, from), UpperBound: appendSeqKey(nil, kindEvent, from+1<<segmentShift),
+	to := from + 1<<segmentShift
+	last := from
+	return l.s.scanPast(ctx, r, []byte{kindEvent}, appendSeqKey(nil, kindEvent, from), func(k, v []byte) error {
+		seq := parseSeq(k)
+		if seq >= to {
+			return errStop
+		}
+		if seq > last+1 {
+			l.keep() // what lies between is gone, or can't be read
+		}
+		last = seq
+		return l.event(r, seq, v)
 	})
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var v []byte
-		if v, err = it.ValueAndErr(); err == nil {
-			err = l.event(r, parseSeq(it.Key()), v)
-		}
-		if err == nil && uint64(parseSeq(it.Key()))%256 == 0 {
-			err = ctx.Err()
-		}
-	}
-	return errors.Join(err, it.Error(), it.Close())
 }
 
 // event decides what becomes of one event.
 func (l *look) event(r pebbledb.Reader, seq queue.Seq, v []byte) error {
 	ev, eps, err := l.s.decodeEvent(seq, v)
 	if err != nil {
-		l.keepDamaged(err, seq)
-		return nil
+		l.keep()
+		return err // past it
 	}
 	ns := l.s.endpoints.namespaces.get(ev.Namespace)
 	x := forgotten{
@@ -96,16 +92,12 @@ func (l *look) event(r pebbledb.Reader, seq queue.Seq, v []byte) error {
 			a.add(queue.Delivered, ev.AcceptedAt)
 			continue
 		}
-		if errors.Is(err, errRecord) {
-			l.keepDamaged(err, seq)
-			return nil
-		}
 		if err != nil {
-			return err
+			l.keep()
+			return err // past it, if it can't be read
 		}
 		if d.State.Waiting() {
 			l.keep()
-			l.payloadRuns++
 			return nil
 		}
 		a.add(d.State, later(ev.AcceptedAt, d.QueuedAt, d.EndedAt))
@@ -136,7 +128,7 @@ func (l *look) decide(r pebbledb.Reader, x forgotten, a ages) error {
 		x.early = true
 		l.early -= int64(x.size + recordBytes)
 	default:
-		l.keep()
+		l.runs++
 		if wantsDead {
 			l.left.dead = earlier(l.left.dead, nanos(a.dead))
 		} else {
@@ -171,15 +163,10 @@ func (l *look) dropPayload(r pebbledb.Reader, seq queue.Seq, size int) error {
 	return closer.Close()
 }
 
-// keep ends a run: the event is kept.
-func (l *look) keep() { l.runs++ }
-
-// keepDamaged keeps an event that can't be read, or a delivery of which can't.
-func (l *look) keepDamaged(err error, seq queue.Seq) {
-	l.damaged++
-	l.keep()
+// keep ends the runs: an event is kept with its payload.
+func (l *look) keep() {
+	l.runs++
 	l.payloadRuns++
-	l.s.log.Error(err, "An event can't be read and is passed over; it stays in the store", "seq", seq)
 }
 
 func later(ts ...time.Time) (t time.Time) {

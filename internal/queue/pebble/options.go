@@ -20,6 +20,9 @@ const (
 	memTables     = 4
 	// cacheBytes bounds blocks and memtables together: pebble counts both.
 	cacheBytes = 80 << 20
+	// lbaseBytes is the size of the first level under the newest files. The default of 64 MiB
+	// makes a store of some hundred MiB write everything once more: a quarter of all CPU.
+	lbaseBytes = 256 << 20
 	// opsQueued is how many changes may wait for the writer before callers block.
 	opsQueued = 1024
 	// batchOps and batchBytes bound one group commit.
@@ -65,6 +68,7 @@ func pebbleOptions(o *Options, mustExist bool) *pebbledb.Options {
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
 		CacheSize:                   cacheBytes,
+		LBaseMaxBytes:               lbaseBytes,
 		// Higher than the default: fewer and larger compactions, a fifth less CPU.
 		L0CompactionThreshold: 8,
 		Logger:                logger,

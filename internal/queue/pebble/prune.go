@@ -168,10 +168,10 @@ func (p *pruner) segment(ctx context.Context, id uint64) error {
 
 // firstEvent gives the first readable event from a sequence number on; 0 if there is none.
 func (s *Store) firstEvent(r pebbledb.Reader, from queue.Seq) (seq queue.Seq, at time.Time, err error) {
-	err = scan(context.Background(), r, []byte{kindEvent}, appendSeqKey(nil, kindEvent, from), func(k, v []byte) error {
+	err = s.scanPast(context.Background(), r, []byte{kindEvent}, appendSeqKey(nil, kindEvent, from), func(k, v []byte) error {
 		ev, _, err := decodeEvent(parseSeq(k), v)
 		if err != nil {
-			return nil //nolint:nilerr // passed over, and told where it is looked at
+			return err // past it
 		}
 		seq, at = ev.Seq, ev.AcceptedAt
 		return errStop

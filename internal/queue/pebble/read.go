@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -29,14 +28,14 @@ func (s *Store) Event(ctx context.Context, seq queue.Seq) (ev *queue.StoredEvent
 func (s *Store) event(r pebbledb.Reader, seq queue.Seq) (*queue.StoredEvent, error) {
 	ev, _, err := s.envelope(r, seq)
 	if err != nil {
-		return nil, missingIfDamaged(err)
+		return nil, s.missingIfDamaged(appendSeqKey(nil, kindEvent, seq), err)
 	}
 	if !ev.Erased.IsZero() {
 		return ev, queue.ErrErased
 	}
 	ev.Body, err = get(r, appendSeqKey(nil, kindPayload, seq))
 	if !errors.Is(err, queue.ErrNotFound) {
-		return ev, missingIfDamaged(err)
+		return ev, s.missingIfDamaged(appendSeqKey(nil, kindPayload, seq), err)
 	}
 	// Forgotten or erased between the two reads, or truly lost?
 	if ev, _, err = s.envelope(r, seq); err != nil {
@@ -46,15 +45,6 @@ func (s *Store) event(r pebbledb.Reader, seq queue.Seq) (*queue.StoredEvent, err
 		return ev, queue.ErrErased
 	}
 	return ev, queue.ErrPayloadMissing
-}
-
-// missingIfDamaged makes damage, which no later try heals, a missing payload. Otherwise one
-// damaged event would be read again for ever, and hold up its endpoints' other deliveries.
-func missingIfDamaged(err error) error {
-	if errors.Is(err, errRecord) || pebbledb.IsCorruptionError(err) {
-		return fmt.Errorf("%w: %w", queue.ErrPayloadMissing, err)
-	}
-	return err
 }
 
 // Find gives the event with a webhook-id in a namespace.
@@ -95,7 +85,10 @@ func (s *Store) Deliveries(ctx context.Context, seq queue.Seq) ([]queue.Delivery
 				continue
 			}
 			if err != nil {
-				return err
+				if err = s.passOver(appendDeliveryKey(nil, kindFresh, id, seq), err); err != nil {
+					return err
+				}
+				continue
 			}
 			out = append(out, *d)
 		}
@@ -113,10 +106,13 @@ func (s *Store) Attempts(ctx context.Context, seq queue.Seq, k plan.EndpointKey)
 			return ctx.Err()
 		}
 		prefix := appendAttemptKey(nil, seq, ep.id, 0)
-		return scan(ctx, r, prefix[:len(prefix)-4], nil, func(_, v []byte) error {
+		return scan(ctx, r, prefix[:len(prefix)-4], nil, func(k, v []byte) error {
 			a, err := decodeAttempt(v)
+			if err != nil {
+				return s.passOver(k, err)
+			}
 			out = append(out, a)
-			return err
+			return nil
 		})
 	})
 	return out, err
@@ -145,7 +141,7 @@ func (s *Store) List(ctx context.Context, k plan.EndpointKey, state queue.State,
 	err := s.view(func(r pebbledb.Reader) error {
 		for _, kind := range kinds {
 			// One more than asked for tells whether there is a next page.
-			ds, err := records(ctx, r, ep, kind, page{after, limit + 1}, func(d *queue.Delivery) bool { return d.State == state })
+			ds, err := s.records(ctx, r, ep, kind, page{after, limit + 1}, func(d *queue.Delivery) bool { return d.State == state })
 			if err != nil {
 				return err
 			}
@@ -176,7 +172,7 @@ func (s *Store) Retrying(ctx context.Context, k plan.EndpointKey, after queue.Se
 func (s *Store) inOrder(ctx context.Context, k plan.EndpointKey, kind byte, p page) (out []queue.Delivery, err error) {
 	ep := s.endpoints.get(k)
 	err = s.read(func(r pebbledb.Reader) error {
-		out, err = records(ctx, r, ep, kind, p, nil)
+		out, err = s.records(ctx, r, ep, kind, p, nil)
 		return err
 	})
 	return out, err
@@ -194,7 +190,7 @@ func (s *Store) due(ctx context.Context, k plan.EndpointKey, until time.Time, li
 	}
 	// One view: the index and the records agree.
 	err = s.view(func(r pebbledb.Reader) error {
-		return scan(ctx, r, appendEndpointKey(nil, kindDue, ep.id), nil, func(key, _ []byte) error {
+		return s.scanPast(ctx, r, appendEndpointKey(nil, kindDue, ep.id), nil, func(key, _ []byte) error {
 			due, seq := parseDueKey(key)
 			if due.After(until) || len(out) >= limit {
 				next = due
@@ -202,7 +198,7 @@ func (s *Store) due(ctx context.Context, k plan.EndpointKey, until time.Time, li
 			}
 			d, err := delivery(r, ep, seq, kindRetrying)
 			if err != nil {
-				return err
+				return err // past it, if it can't be read
 			}
 			if counts(d) {
 				out = append(out, *d)

@@ -69,12 +69,12 @@ func (b *batch) sendable(seq queue.Seq) error {
 	case err == nil:
 		return closer.Close()
 	case !errors.Is(err, pebbledb.ErrNotFound):
-		return missingIfDamaged(err)
+		return b.s.missingIfDamaged(appendSeqKey(nil, kindPayload, seq), err)
 	}
 	ev, _, err := b.s.envelope(b.s.db, seq)
 	switch {
 	case err != nil:
-		return missingIfDamaged(err)
+		return b.s.missingIfDamaged(appendSeqKey(nil, kindEvent, seq), err)
 	case !ev.Erased.IsZero():
 		return queue.ErrErased
 	}

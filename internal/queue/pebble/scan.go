@@ -92,13 +92,13 @@ type page struct {
 }
 
 // records gives deliveries of one kind in order of acceptance; keep nil keeps all.
-func records(ctx context.Context, r pebbledb.Reader, ep *endpoint, kind byte, p page, keep func(*queue.Delivery) bool) ([]queue.Delivery, error) {
+func (s *Store) records(ctx context.Context, r pebbledb.Reader, ep *endpoint, kind byte, p page, keep func(*queue.Delivery) bool) ([]queue.Delivery, error) {
 	if ep == nil || p.limit <= 0 || p.after == math.MaxUint64 {
 		return nil, ctx.Err()
 	}
 	var out []queue.Delivery
 	from := appendDeliveryKey(nil, kind, ep.id, p.after+1)
-	err := scan(ctx, r, appendEndpointKey(nil, kind, ep.id), from, func(key, v []byte) error {
+	err := s.scanPast(ctx, r, appendEndpointKey(nil, kind, ep.id), from, func(key, v []byte) error {
 		d := queue.Delivery{Seq: parseSeq(key), Endpoint: ep.key}
 		if err := decodeAs(kind, v, &d); err != nil {
 			return err

@@ -47,6 +47,7 @@ type Store struct {
 
 	endpoints endpointTable
 	usage     usage
+	damage    damage
 	segments  segments
 	// pruning is held by Prune, and guards reclaim.
 	pruning sync.Mutex
@@ -140,7 +141,7 @@ func (s *Store) load(o Options) error {
 	}
 	s.nextSeq++
 	s.clock = clock.New(o.Wall, s.lastTime)
-	if err := s.endpoints.load(s.db); err != nil {
+	if err := s.loadEndpoints(); err != nil {
 		return err
 	}
 	if err := s.upgrade(); err != nil {

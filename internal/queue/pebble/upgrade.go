@@ -45,11 +45,10 @@ func (s *Store) listByNamespace() error {
 			return err
 		}
 	}
-	err := scan(context.Background(), s.db, []byte{kindEvent}, nil, func(k, v []byte) error {
+	err := s.scanPast(context.Background(), s.db, []byte{kindEvent}, nil, func(k, v []byte) error {
 		ev, _, err := decodeEvent(parseSeq(k), v)
 		if err != nil {
-			s.log.Error(err, "An event can't be read and is passed over; it is in no list", "seq", parseSeq(k))
-			return nil
+			return err // past it: it is in no list
 		}
 		ns, _ := s.endpoints.namespaces.ensure(ev.Namespace)
 		if err := errors.Join(note(ns), b.Set(appendListedKey(nil, ns.id, ev.Seq), []byte(ev.Type), nil)); err != nil {

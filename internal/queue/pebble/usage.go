@@ -54,6 +54,7 @@ func (s *Store) measure() {
 	if _, total, err := s.space.reserve.Usage(); err == nil {
 		now.CapacityBytes = int64(total) //nolint:gosec // far below 2⁶³
 	}
+	now.Damaged = s.damage.count()
 	s.usage.last.Store(&now)
 }
 
