@@ -204,7 +204,7 @@ type NewEvent struct {
 	TraceParent string
 	Endpoints   []plan.EndpointKey
 	// Of Endpoints: those whose filter could not be asked (Delivery.Undecided), and those
-	// whose filter failed for this event (state FilterError). Both are sorted.
+	// whose filter failed for this event (state FilterError).
 	Undecided, FilterErrors []plan.EndpointKey
 }
 
@@ -230,7 +230,7 @@ type StoredEvent struct {
 	// Erased is when its payload was erased, in steady time; zero: it was not.
 	Erased time.Time
 	// Undecided and FilterErrors are those of NewEvent. They are told to the Listener and
-	// not kept: later the deliveries say so.
+	// not kept: later the deliveries say so. Both are sorted.
 	Undecided, FilterErrors []plan.EndpointKey
 }
 

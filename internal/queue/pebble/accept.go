@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -148,7 +149,7 @@ func (b *batch) identityIterator() (*pebbledb.Iterator, error) {
 func (b *batch) store(n queue.NewEvent) *queue.StoredEvent {
 	ev := &queue.StoredEvent{
 		Event: n.Event, Seq: b.s.nextSeq, AcceptedAt: b.now, TraceParent: n.TraceParent,
-		Size: len(n.Event.Body), Undecided: n.Undecided, FilterErrors: n.FilterErrors,
+		Size: len(n.Event.Body), Undecided: sorted(n.Undecided), FilterErrors: sorted(n.FilterErrors),
 	}
 	b.s.nextSeq++
 	b.arrived = append(b.arrived, ev)
@@ -205,4 +206,12 @@ func (b *batch) endpoint(k plan.EndpointKey) *endpoint {
 	ep, _ := b.s.endpoints.ensure(k, b.namespace(k.Namespace))
 	b.put(keyEndpoint(k.Namespace, k.Name), appendEndpointKey(nil, kindEndpoint, ep.id)[1:])
 	return ep
+}
+
+// sorted gives keys in order; an event may have thousands.
+func sorted(keys []plan.EndpointKey) []plan.EndpointKey {
+	if slices.IsSortedFunc(keys, plan.EndpointKey.Compare) {
+		return keys
+	}
+	return slices.SortedFunc(slices.Values(keys), plan.EndpointKey.Compare)
 }
