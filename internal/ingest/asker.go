@@ -1,11 +1,13 @@
 package ingest
 
 import (
+	"errors"
 	"runtime"
 	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/filter"
+	"github.com/doorstep-dev/doorstep/internal/queue"
 )
 
 const (
@@ -78,4 +80,37 @@ func (a *asker) ask(e *event.Event, candidates []*candidate, r *routes) {
 			r.endpoints = append(r.endpoints, c.EndpointKey)
 		}
 	}
+}
+
+// inquiry asks filters once more about an event that is in the store, to explain it. It is bounded as an asker is: there
+// may be thousands of filters, and each may cost a tenth of a second.
+type inquiry struct {
+	// kept: the payload is there to be asked about.
+	kept  bool
+	input *filter.Input
+	until time.Time
+}
+
+var errNotAsked = errors.New("the filters of one request take too long together")
+
+// newInquiry begins an inquiry. Call end after it.
+func (s *Server) newInquiry(e *queue.StoredEvent) (i *inquiry, end func()) {
+	started := time.Now()
+	i, end = &inquiry{kept: payloadKept(e), input: filter.NewInput(e.Event), until: started.Add(filterTime)}, func() {}
+	if i.kept && len(e.Body) > largeBody {
+		if !s.filterSlots.take(filterTime) {
+			i.until = started
+			return i, end
+		}
+		end = s.filterSlots.give
+	}
+	return i, end
+}
+
+// match asks a filter; errNotAsked when the time is up.
+func (i *inquiry) match(f *filter.Filter) (bool, error) {
+	if !time.Now().Before(i.until) {
+		return false, errNotAsked
+	}
+	return f.MatchInput(i.input)
 }

@@ -90,6 +90,13 @@ func TestACallerBoundToAnEndpoint(t *testing.T) {
 	if a.queue.Counts(audit).Waiting() != 0 {
 		t.Error("audit got a replay")
 	}
+	// Of an event that is not its own it does not even learn that there was one which was erased.
+	if _, err := a.queue.Erase(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"events/evt_2", "events/evt_2/payload", "events/evt_9/payload"} {
+		a.want(http.StatusNotFound, a.call(http.MethodGet, shop+path, "", nil))
+	}
 }
 
 // case SS134: what receivers answered is capped, can't write to a terminal, and is for those who may read payloads.

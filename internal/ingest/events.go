@@ -95,8 +95,7 @@ func (s *Server) answerEvent(w http.ResponseWriter, r *http.Request, c call, e *
 		view.Deliveries = append(view.Deliveries, dv)
 	}
 	if explain {
-		view.Explanations = slices.DeleteFunc(s.explain(fan, e, deliveries),
-			func(x Explanation) bool { return !c.caller.sees(x.Endpoint) })
+		view.Explanations = s.explain(fan, c.caller, e, deliveries)
 	}
 	writeJSON(w, http.StatusOK, mediaJSON, view)
 	return nil
@@ -132,11 +131,15 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request, c call) *Pro
 		return problem
 	}
 	e, err := s.queue.Find(r.Context(), c.namespace, c.name)
-	if err != nil {
+	if e == nil {
 		return s.eventProblem(err)
 	}
+	// First of all: to a caller that may not see the event, an erased one isn't there either.
 	if _, problem := s.deliveriesOf(r.Context(), c.caller, e); problem != nil {
 		return problem
+	}
+	if err != nil {
+		return s.eventProblem(err)
 	}
 	h := w.Header()
 	if e.ContentType != "" {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,21 +16,23 @@ import (
 )
 
 // explain says for each endpoint of the event's namespace, and for each that got the event and is gone since, why it
-// did or didn't get it. Sorted by name.
-func (s *Server) explain(fan *fanout, e *queue.StoredEvent, deliveries []queue.Delivery) []Explanation {
+// did or didn't get it, as far as the caller may know of it. Sorted by name.
+func (s *Server) explain(fan *fanout, caller Caller, e *queue.StoredEvent, deliveries []queue.Delivery) []Explanation {
 	list := make([]Explanation, 0, len(deliveries))
 	got := make(map[string]bool, len(deliveries))
+	ask, end := s.newInquiry(e)
+	defer end()
 	for _, d := range deliveries {
 		got[d.Endpoint.Name] = true
 		x := s.explainDelivery(d, s.laneOf(fan, d.Endpoint))
 		if d.State == queue.FilterError {
-			x.Reason, x.Message = WhyFilterError, explainFilterError(fan.endpoint(d.Endpoint), e)
+			x.Reason, x.Message = WhyFilterError, explainFilterError(fan.endpoint(d.Endpoint), ask)
 		}
 		list = append(list, x)
 	}
 	for _, endpoint := range fan.in(e.Namespace) {
-		if !got[endpoint.Name] {
-			list = append(list, explainAbsence(endpoint, e))
+		if !got[endpoint.Name] && caller.sees(endpoint.Name) {
+			list = append(list, explainAbsence(endpoint, e, ask))
 		}
 	}
 	slices.SortFunc(list, func(a, b Explanation) int { return strings.Compare(a.Endpoint, b.Endpoint) })
@@ -41,13 +44,13 @@ const planLag = 5 * time.Second
 
 // explainAbsence says why an endpoint has no delivery of an event. What decided was the endpoint as it was at acceptance,
 // and all that is known is how it is now: where that would take the event, it must have changed.
-func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
+func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent, ask *inquiry) Explanation {
 	if endpoint.FirstSeen.After(e.AcceptedAt) {
 		return Explanation{Endpoint: endpoint.Name, Reason: WhyCreatedLater, Message: fmt.Sprintf(
 			"The endpoint is known since %s, the event was accepted at %s; endpoints get what is accepted after them.",
 			formatTime(endpoint.FirstSeen), formatTime(e.AcceptedAt))}
 	}
-	x := explainSelection(endpoint, e)
+	x := explainSelection(endpoint, e, ask)
 	if x.Reason == WhyChangedLater && endpoint.FirstSeen.Add(planLag).After(e.AcceptedAt) {
 		x.Reason, x.Message = WhyCreatedLater,
 			"The event was accepted in the moments in which the endpoint became known; it was just too early."
@@ -56,12 +59,12 @@ func explainAbsence(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
 }
 
 // explainSelection judges the event by the endpoint as it is now, in the order of fan-out.
-func explainSelection(endpoint *plan.Endpoint, e *queue.StoredEvent) Explanation {
+func explainSelection(endpoint *plan.Endpoint, e *queue.StoredEvent, ask *inquiry) Explanation {
 	x := Explanation{Endpoint: endpoint.Name}
 	want := wantedAttribute(endpoint, e.Event)
 	switch {
 	case takes(endpoint, e.Type) && want == nil && endpoint.Filter != "":
-		x.Reason, x.Message = explainFilter(endpoint, e)
+		x.Reason, x.Message = explainFilter(endpoint, ask)
 	case takes(endpoint, e.Type) && want == nil:
 		x.Reason, x.Message = WhyChangedLater, fmt.Sprintf(
 			"Its %s now; they did not when the event was accepted.", selectionWords(endpoint))
@@ -95,16 +98,18 @@ func attributeWords(e *event.Event, name string) string {
 }
 
 // explainFilter asks the filter as it is now about an event that everything else of the endpoint takes.
-func explainFilter(endpoint *plan.Endpoint, e *queue.StoredEvent) (reason, message string) {
-	if !payloadKept(e) {
-		return WhyFilterFalse, "Its eventTypes and matchAttributes match, so that its filter decided. " +
-			"The payload is no longer kept, and the filter can't be asked again."
+func explainFilter(endpoint *plan.Endpoint, ask *inquiry) (reason, message string) {
+	const decided = "Its eventTypes and matchAttributes match, so that its filter decided. "
+	if !ask.kept {
+		return WhyFilterFalse, decided + "The payload is no longer kept, and the filter can't be asked again."
 	}
 	f, err := filter.Compile(endpoint.Filter)
 	if err != nil {
 		return WhyChangedLater, "Its filter was another when the event was accepted; the one it has now can't be used: " + err.Error() + "."
 	}
-	switch pass, err := f.Match(e.Event); {
+	switch pass, err := ask.match(f); {
+	case errors.Is(err, errNotAsked):
+		return WhyFilterFalse, decided + "It is not asked again here: the filters of the namespace take too long together."
 	case err != nil:
 		return WhyChangedLater, "Its filter was another when the event was accepted; the one it has now can't be evaluated for it: " + err.Error() + "."
 	case pass:
@@ -119,17 +124,20 @@ func payloadKept(e *queue.StoredEvent) bool {
 }
 
 // explainFilterError says why a filter could not decide, if it still can't.
-func explainFilterError(endpoint *plan.Endpoint, e *queue.StoredEvent) string {
+func explainFilterError(endpoint *plan.Endpoint, ask *inquiry) string {
 	const kept = "Its filter could not be evaluated for this event"
 	const way = "Mend the filter and replay it: the filter is asked again then."
-	if endpoint == nil || endpoint.Filter == "" || !payloadKept(e) {
+	if endpoint == nil || endpoint.Filter == "" || !ask.kept {
 		return kept + ". " + way
 	}
 	f, err := filter.Compile(endpoint.Filter)
 	if err == nil {
-		_, err = f.Match(e.Event)
+		_, err = ask.match(f)
 	}
-	if err == nil {
+	switch {
+	case errors.Is(err, errNotAsked):
+		return kept + ". " + way
+	case err == nil:
 		return kept + "; it can be now. Replay it: the filter is asked again then."
 	}
 	return kept + ": " + err.Error() + ". " + way

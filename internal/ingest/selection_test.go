@@ -206,6 +206,25 @@ func TestExplainSelection(t *testing.T) {
 	}
 }
 
+// To explain an event, its filters are asked again for as long as those of an accepted one: not each of thousands, a tenth
+// of a second long.
+func TestExplainAsksHostileFiltersForAWhileOnly(t *testing.T) {
+	a := newSelective(t)
+	a.post(http.StatusAccepted, `{"id":"evt_1","type":"t","data":[`+strings.Repeat("1,", 20_000)+`1]}`, nil)
+	endpoints := []plan.Endpoint{filters("a-first", "event.data.size() == 1")}
+	for i := range 200 {
+		endpoints = append(endpoints, filters(fmt.Sprintf("b-hostile-%03d", i), "event.data.all(x, event.data.all(y, x == y))"))
+	}
+	a.plan.Store(&plan.Plan{Endpoints: endpoints})
+	e := get[ingest.Event](a, "events/evt_1?explain")
+	if len(e.Explanations) != len(endpoints) {
+		t.Fatalf("%d explanations", len(e.Explanations))
+	}
+	if x := explanation(t, e, "b-hostile-199"); x.Reason != "FilterFalse" || !strings.Contains(x.Message, "It is not asked again here") {
+		t.Errorf("the last one: %+v", x)
+	}
+}
+
 // BenchmarkAcceptByAttribute is one event among endpoints of a namespace that are told apart by an attribute: it must cost
 // what it costs with one endpoint.
 func BenchmarkAcceptByAttribute(b *testing.B) {
