@@ -72,18 +72,19 @@ const (
 
 // compiler is one run of Compile.
 type compiler struct {
-	opts       Options
-	complete   bool
-	now        time.Time
-	previous   *plan.Plan
-	former     map[plan.EndpointKey]*plan.Endpoint
-	pool       poolSettings
-	guard      *egress.Guard // by the pool's egress; resolves and dials nothing
-	policies   map[plan.EndpointKey]policy
-	secrets    map[plan.EndpointKey]*corev1.Secret
-	configMaps map[plan.EndpointKey]*corev1.ConfigMap
-	problems   []Problem
-	next       time.Time // the soonest of lookAgain
+	opts     Options
+	complete bool
+	now      time.Time
+	previous *plan.Plan
+	// former are the endpoints of the former plan, missed those that it noted as absent.
+	former, missed map[plan.EndpointKey]*plan.Endpoint
+	pool           poolSettings
+	guard          *egress.Guard // by the pool's egress; resolves and dials nothing
+	policies       map[plan.EndpointKey]policy
+	secrets        map[plan.EndpointKey]*corev1.Secret
+	configMaps     map[plan.EndpointKey]*corev1.ConfigMap
+	problems       []Problem
+	next           time.Time // the soonest of lookAgain
 }
 
 // Compile makes the plan for the objects in. previous is the plan in force, nil
@@ -107,6 +108,10 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 		c.previous = &plan.Plan{}
 	} else {
 		c.former = previous.Index()
+		c.missed = make(map[plan.EndpointKey]*plan.Endpoint, len(previous.Absent))
+		for i := range previous.Absent {
+			c.missed[previous.Absent[i].EndpointKey] = &previous.Absent[i].Endpoint
+		}
 	}
 	for i := range in.Secrets {
 		s := &in.Secrets[i]

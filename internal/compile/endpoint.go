@@ -107,12 +107,7 @@ func (c *compiler) lastForm(k plan.EndpointKey) *plan.Endpoint {
 	if e := c.former[k]; e != nil {
 		return e
 	}
-	for i := range c.previous.Absent {
-		if c.previous.Absent[i].EndpointKey == k {
-			return &c.previous.Absent[i].Endpoint
-		}
-	}
-	return nil
+	return c.missed[k]
 }
 
 // goOn carries an endpoint over from the former plan, whose present text was

@@ -367,7 +367,8 @@ func TestABacklogFarOverTheWindowIsDelivered(t *testing.T) {
 	})
 }
 
-// The pool's attempts are shared: many hanging endpoints leave room for a good one.
+// case HD140: the pool's attempts are shared: many hanging endpoints leave room for a good
+// one.
 func TestHangingEndpointsLeaveTheOthersTheirShare(t *testing.T) {
 	inWorld(t, func(h hit) deliver.Result {
 		if h.host != "good.example.com" {
