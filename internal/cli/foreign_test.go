@@ -69,12 +69,15 @@ func TestDataIsBounded(t *testing.T) {
 	}
 }
 
-func TestControlCharactersFitIntoYAML(t *testing.T) {
+func TestControlCharactersOfEventsReachNoTerminal(t *testing.T) {
 	w := newWorld(t)
 	if r := w.run("send", "--id", "a\u009bz\uffff\u007f", "--type", "order.created", "--data", "1"); r.code != 0 {
 		t.Fatalf("exit %d, %s", r.code, r.err)
 	}
 	if r := w.run("get", "events", "-o", "yaml"); r.code != 0 || !strings.Contains(r.out, `a\x9Bz`) {
+		t.Errorf("exit %d, %s%s", r.code, r.out, r.err)
+	}
+	if r := w.run("get", "events", "-o", "json"); r.code != 0 || !strings.Contains(r.out, `"a\u009bz\uffff\u007f"`) {
 		t.Errorf("exit %d, %s%s", r.code, r.out, r.err)
 	}
 }

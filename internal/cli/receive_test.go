@@ -158,6 +158,17 @@ func TestReceiverDedupes(t *testing.T) {
 	}
 }
 
+// An id comes from outside, and not every scheme signs it.
+func TestReceiverShowsNoControlCharacters(t *testing.T) {
+	r, out, keys := newReceiver(t)
+	for range 2 {
+		deliver(t, r, keys, "evt\u009b2J", "{}", nil)
+	}
+	if strings.Contains(out.String(), "\u009b") || strings.Count(out.String(), `evt\u009b2J`) != 2 {
+		t.Errorf("it prints %q", out)
+	}
+}
+
 func TestReceiverFailsAtItsRate(t *testing.T) {
 	r, _, keys := newReceiver(t)
 	r.failRate = 0.3

@@ -101,11 +101,11 @@ func (r *receiver) handle(e received) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen[e.ID] {
-		r.printLocked("duplicate  %s", e.ID)
+		r.printLocked("duplicate  %s", printable(e.ID))
 		return http.StatusOK
 	}
 	if status := r.failure(); status != 0 {
-		r.printLocked("failing %d  %s  attempt %s", status, e.ID, printable(e.Attempt))
+		r.printLocked("failing %d  %s  attempt %s", status, printable(e.ID), printable(e.Attempt))
 		return status
 	}
 	if err := r.append(e); err != nil {
@@ -113,7 +113,7 @@ func (r *receiver) handle(e received) int {
 		return http.StatusInternalServerError
 	}
 	r.seen[e.ID] = true
-	r.printLocked("verified  %s  %s  attempt %s  %d bytes", e.ID, printable(e.Type), printable(e.Attempt), e.Bytes)
+	r.printLocked("verified  %s  %s  attempt %s  %d bytes", printable(e.ID), printable(e.Type), printable(e.Attempt), e.Bytes)
 	return http.StatusNoContent
 }
 

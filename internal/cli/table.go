@@ -46,10 +46,10 @@ func printObject(w io.Writer, output string, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	text := buf.Bytes()
+	text := escape(buf.Bytes())
 	if output == "yaml" {
 		var err error
-		if text, err = yaml.JSONToYAML(escapeForYAML(text)); err != nil {
+		if text, err = yaml.JSONToYAML(text); err != nil {
 			return err
 		}
 	}
@@ -57,8 +57,8 @@ func printObject(w io.Writer, output string, v any) error {
 	return err
 }
 
-// escapeForYAML writes as \u escapes what JSON may hold as it is and YAML may not.
-func escapeForYAML(text []byte) []byte {
+// escape writes as \u escapes what JSON may hold as it is, and YAML may not or a terminal obeys.
+func escape(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
 		if r >= 0x7f && r <= 0x9f || r == 0xfffe || r == 0xffff {
