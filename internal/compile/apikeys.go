@@ -167,9 +167,10 @@ func apiKeyMembers(text string) (keyMembers, error) {
 			return nil, fmt.Errorf("the member %s is not known; %s", name, form)
 		}
 	}
-	for name, value := range m {
-		if string(value) == "null" { // written down and left empty: as if it weren't there
-			delete(m, name)
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if string(m[name]) == "null" {
+			// Perhaps its values were commented out. Without endpoints or expiresAt the key would be good for more.
+			return nil, fmt.Errorf("the member %s is written down and left empty; give it a value, or remove it", name)
 		}
 	}
 	return m, nil

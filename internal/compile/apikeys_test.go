@@ -77,7 +77,6 @@ func TestAPIKeysThatAreTaken(t *testing.T) {
 			k.Verbs, k.Endpoints = []string{"read", "payload", "replay", "manage"}, []string{"orders"}
 		}},
 		{"all endpoints", entry(`endpoints: "*"`), func(*plan.APIKey) {}},
-		{"no endpoints written", entry("endpoints:"), func(*plan.APIKey) {}},
 		{"an expiry", entry(`expiresAt: "2027-01-31T01:00:00+01:00"`), func(k *plan.APIKey) { k.ExpiresAt = time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC) }},
 		{"an expiry without quotes", entry("expiresAt: 2027-01-31T00:00:00Z"), func(k *plan.APIKey) { k.ExpiresAt = time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC) }},
 		{"an expiry in the past is judged where it is shown", entry("expiresAt: 2020-01-31T00:00:00Z"), func(k *plan.APIKey) { k.ExpiresAt = time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC) }},
@@ -110,6 +109,9 @@ func TestAPIKeysThatAreRefused(t *testing.T) {
 		{"a member in other letters", "ci", entry("Verbs: [read]"), "the member Verbs is not known"},
 		{"a key for a member", "ci", entry(keyText + ": x"), "the member with a name of other characters is not known"},
 		{"too long", "ci", entry() + strings.Repeat("\n", 16<<10), "it is longer than 16 KiB"},
+		{"endpoints that were commented out", "ci", entry("verbs: [read]", "endpoints:\n# - orders"), "the member endpoints is written down and left empty"},
+		{"an expiry that was taken out", "ci", entry("expiresAt:"), "the member expiresAt is written down and left empty"},
+		{"namespaces left empty", "ci", entry("namespaces: null"), "the member namespaces is written down and left empty"},
 		{"no hash", "ci", without("sha256"), "sha256 must be the SHA-256 of the whole key"},
 		{"the key for its hash", "ci", entry("sha256: " + keyText), "sha256 must be"},
 		{"half a hash", "ci", entry(`sha256: "` + keyHash[:32] + `"`), "sha256 must be"},
