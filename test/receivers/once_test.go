@@ -32,6 +32,26 @@ func TestHundredAtOnceAreOne(t *testing.T) {
 	})
 }
 
+// Files of others in the inbox are no messages, and stay as they are.
+func TestForeignFilesAreLeft(t *testing.T) {
+	forEach(t, func(t *testing.T, r *receiver) {
+		r.Kill()
+		foreign := []string{filepath.Join(r.inbox, "other.db"), filepath.Join(r.inbox, "data")}
+		for _, f := range foreign {
+			if err := os.WriteFile(f, []byte("theirs"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.start()
+		r.settle()
+		for _, f := range foreign {
+			if got, err := os.ReadFile(f); err != nil || string(got) != "theirs" {
+				t.Errorf("%s holds %q (%v)", filepath.Base(f), got, err)
+			}
+		}
+	})
+}
+
 // settle waits until all that was answered before has been worked on: work is done in
 // the order of arrival.
 func (r *receiver) settle() {

@@ -25,7 +25,7 @@ var (
 )
 
 func main() {
-	left, err := filepath.Glob(filepath.Join(inbox, "[0-9a-f]*")) // done or not
+	left, err := filepath.Glob(filepath.Join(inbox, strings.Repeat("[0-9a-f]", 64))) // done or not
 	if err := errors.Join(keyErr, boxErr, err); err != nil || len(key) < 24 {
 		log.Fatal("SIGNING_KEY must be the endpoint's key, and INBOX a folder: ", err)
 	}

@@ -65,5 +65,5 @@ const server = createServer((request, response) => {
   });
 });
 
-for (const name of await readdir(inbox)) if (!name.startsWith(".")) later(`${inbox}/${name}`); // done or not
+for (const name of await readdir(inbox)) if (/^[0-9a-f]{64}$/.test(name)) later(`${inbox}/${name}`); // done or not
 server.listen(process.env.LISTEN.split(":")[1], process.env.LISTEN.split(":")[0]);
