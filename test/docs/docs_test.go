@@ -23,6 +23,9 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
 	"github.com/doorstep-dev/doorstep/internal/manifest"
 	"github.com/doorstep-dev/doorstep/test/harness"
 )
@@ -114,6 +117,54 @@ func TestManifestsLoad(t *testing.T) {
 	if seen < 4 {
 		t.Errorf("only %d manifests were found", seen)
 	}
+}
+
+// codeSpan is what a page sets as code within its text.
+var codeSpan = regexp.MustCompile("`[^`\n]+`")
+
+// Every field of a kind's spec is named, as code or in an example, on the kind's page.
+func TestFieldsAreDocumented(t *testing.T) {
+	all := pages(t)
+	for file, kind := range map[string]string{
+		"doorstep.dev_webhookendpoints.yaml": "webhookendpoint", "doorstep.dev_retrypolicies.yaml": "retrypolicy", "doorstep.dev_deliverypools.yaml": "deliverypool",
+	} {
+		text, err := os.ReadFile(filepath.Join(root, "config/crd", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		p, ok := all[filepath.Join("docs/spec", kind+".md")]
+		if !ok {
+			t.Fatalf("%s has no page", kind)
+		}
+		said := strings.Join(codeSpan.FindAllString(p.prose, -1), "\n")
+		for _, b := range p.blocks {
+			said += "\n" + b.text
+		}
+		for _, f := range fieldNames(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]) {
+			if !regexp.MustCompile(`\b` + f + `\b`).MatchString(said) {
+				t.Errorf("docs/spec/%s.md does not name the field %s", kind, f)
+			}
+		}
+	}
+}
+
+// fieldNames are those of an object and of all below it.
+func fieldNames(s apiextensionsv1.JSONSchemaProps) []string {
+	var names []string
+	for name, below := range s.Properties {
+		if name == "defaultRetryPolicy" {
+			below = apiextensionsv1.JSONSchemaProps{} // its fields are on the page of RetryPolicy
+		}
+		names = append(append(names, name), fieldNames(below)...)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		names = append(names, fieldNames(*s.Items.Schema)...)
+	}
+	return names
 }
 
 // command finds a call of doorstep: its subcommands and what follows up to the end of
