@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -50,7 +51,7 @@ func (s *Server) retry(w http.ResponseWriter, r *http.Request, c call) *Problem 
 		if lane.State == LaneDisabled {
 			words += " POST …/enable brings it back."
 		}
-		return conflict("held", words+" Nothing was made due.")
+		return conflict("held", strings.TrimSuffix(words, ".")+". Nothing was made due.")
 	}
 	waiting := s.queue.Counts(key).Retrying
 	if waiting > 0 {

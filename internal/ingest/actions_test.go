@@ -106,6 +106,19 @@ func TestEnable(t *testing.T) {
 	}
 }
 
+// What the dispatcher says of a lane need not be a sentence; the answer is one.
+func TestRetryOfWhatIsHeld(t *testing.T) {
+	a := newAPI(t)
+	for said, want := range map[string]string{"spec.suspend is true": "Held: spec.suspend is true. Nothing was made due.",
+		"": "Held: the endpoint or its pool is suspended. Nothing was made due."} {
+		a.lanes.Set(orders, ingest.LaneView{State: ingest.LaneSuspended, Held: true, Message: said})
+		w := a.want(http.StatusConflict, a.call(http.MethodPost, "/v1/namespaces/shop/endpoints/orders/retry", "{}", nil))
+		if got := a.problem(w).Detail; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Each refusal of the store that the API knows has its own words.
 func TestProblemsOfTheStoreDiffer(t *testing.T) {
 	a := newAPI(t)

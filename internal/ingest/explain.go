@@ -177,6 +177,7 @@ func (s *Server) explainDelivery(d queue.Delivery, lane LaneView) Explanation {
 		case d.Replays > 0:
 			x.Message = "It was replayed and waits for its next attempt." + laneWords(lane)
 		}
+		x.Message += limitWords(lane)
 	}
 	return x
 }
@@ -253,6 +254,22 @@ func laneWords(lane LaneView) string {
 		return words + "."
 	case LaneDraining:
 		return " The endpoint has recovered and is catching up."
+	}
+	return ""
+}
+
+// limitWords tells what a delivery that is due may be waiting for. A lane knows only
+// that something of it waits.
+func limitWords(lane LaneView) string {
+	switch lane.LimitedBy {
+	case "ordering":
+		return " It may have to wait for an earlier event: the endpoint's ordering is set."
+	case "rateLimit":
+		return " The endpoint's rateLimit lets no more go at once."
+	case "maxInFlight":
+		return " As many attempts as the endpoint's maxInFlight allows are being made."
+	case "pool":
+		return " As many attempts as the pool's limits.maxInFlight allows are being made."
 	}
 	return ""
 }

@@ -144,6 +144,12 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s and %s: %+v, want %s with %q", c.event, c.endpoint, x, c.reason, c.words)
 		}
 	}
+	for limit, words := range map[string]string{"ordering": "earlier event", "rateLimit": "rateLimit", "maxInFlight": "maxInFlight", "pool": "pool's limits"} {
+		a.lanes.Set(audit, ingest.LaneView{State: ingest.LaneActive, LimitedBy: limit})
+		if x := explanation(t, get[ingest.Event](a, "events/evt_2?explain"), "audit"); !strings.Contains(x.Message, words) {
+			t.Errorf("a lane limited by %s is explained by %+v", limit, x)
+		}
+	}
 }
 
 func explanation(t *testing.T, e ingest.Event, endpoint string) ingest.Explanation {
