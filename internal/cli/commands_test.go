@@ -126,6 +126,8 @@ func TestSendKeepsTheData(t *testing.T) {
 		{"a file", []string{"--type", "a.b", "--id", "e", "--source", `/s"`, "--data", "@" + file}, envelope, "application/json"},
 		{"stdin", []string{"--type", "a.b", "--id", "e", "--source", `/s"`, "--data", "-"}, envelope, "application/json"},
 		{"binary", []string{"--type", "a b", "--id", "é", "--data", "<x/>", "--content-type", "text/xml"}, "<x/>", "text/xml"},
+		{"attributes", []string{"--type", "a.b", "--id", "e", "--attribute", "customer=a=b,c", "--attribute", "empty=", "--data", "1"},
+			`{"id":"e","type":"a.b","attributes":{"customer":"a=b,c","empty":""},"data":1}`, "application/json"},
 		{"a whole CloudEvent", []string{"--data", `{"specversion":"1.0","id":"e","source":"/s","type":"a b"}`, "--content-type", "application/cloudevents+json"},
 			`{"specversion":"1.0","id":"e","source":"/s","type":"a b"}`, "application/cloudevents+json"},
 	} {
@@ -141,6 +143,47 @@ func TestSendKeepsTheData(t *testing.T) {
 				t.Errorf("event is %+v", e.Event)
 			}
 		})
+	}
+}
+
+func TestSendAttributes(t *testing.T) {
+	w := newWorld(t)
+	w.want(0, "send", "--type", "a.b", "--attribute", "customer=é 1", "--data", "<x/>", "--content-type", "text/xml")
+	events, _ := w.queue.Stored()
+	if got := events[0].Attributes; len(got) != 1 || got[0].Name != "customer" || got[0].Value != "é 1" {
+		t.Errorf("the attributes of a binary event are %v", got)
+	}
+	for _, c := range [][]string{{"customer"}, {"Customer=1"}, {"=1"}, {"a=1", "a=2"}, {"id=1"}} {
+		args := []string{"send", "--type", "a.b"}
+		for _, a := range c {
+			args = append(args, "--attribute", a)
+		}
+		if r := w.want(1, args...); !strings.Contains(r.err, "--attribute") {
+			t.Errorf("%q: stderr is %q", c, r.err)
+		}
+	}
+	r := w.want(1, "send", "--attribute", "a=1", "--content-type", "application/cloudevents+json")
+	if !strings.Contains(r.err, "attributes are in --data") {
+		t.Errorf("stderr is %q", r.err)
+	}
+}
+
+type sendOnly struct{}
+
+func (sendOnly) Authorize(_ *http.Request, q ingest.Request) (ingest.Caller, error) {
+	if q.Verb == ingest.VerbSend {
+		return ingest.Caller{Name: "key:shop"}, nil
+	}
+	return ingest.Caller{}, &ingest.Problem{Status: http.StatusForbidden, Title: "Forbidden", Type: "https://doorstep.dev/problems/forbidden", Detail: "The verb read is needed."}
+}
+
+// A key that may only send is told that the event was accepted all the same.
+func TestSendWaitsWithoutRead(t *testing.T) {
+	w := newWorld(t)
+	w.auth = sendOnly{}
+	r := w.want(1, "send", "--type", "user.created", "--wait")
+	if !strings.Contains(r.out, "accepted for 1 endpoint") || !strings.Contains(r.err, "the event was accepted, but --wait") {
+		t.Errorf("stdout is %q, stderr %q", r.out, r.err)
 	}
 }
 

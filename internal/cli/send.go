@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type sendOptions struct {
 	Streams
 	client                             clientFlags
 	typ, id, source, data, contentType string
+	attributes                         []string
 	wait                               bool
 	timeout                            time.Duration
 	output                             string
@@ -37,6 +39,7 @@ func newSendCommand(s Streams) *cobra.Command {
 			"Exit codes with --wait: 0 delivered everywhere (or nobody takes the event), 2 dead-lettered somewhere,\n" +
 			"3 timed out while a delivery still waits. Anything else that goes wrong: 1.",
 		Example: `  doorstep send --type order.created --data '{"id":42}' --wait
+  doorstep send --type order.created --attribute customer=cust_42 --attribute partitionkey=7
   doorstep send --type report.ready --data @report.xml --content-type text/xml --source /reports`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -48,6 +51,7 @@ func newSendCommand(s Streams) *cobra.Command {
 	fl.StringVar(&o.data, "data", "{}", "the event's data: text, @FILE, or - for stdin")
 	fl.StringVar(&o.id, "id", "", "the event's id; the same id again is a duplicate (default a random one)")
 	fl.StringVar(&o.source, "source", "", "the event's source")
+	fl.StringArrayVar(&o.attributes, "attribute", nil, "an attribute of the event, as name=value; may be repeated")
 	fl.StringVar(&o.contentType, "content-type", "application/json",
 		"of the data; application/cloudevents+json takes --data as the whole event; what is not JSON goes as a binary CloudEvent")
 	fl.BoolVar(&o.wait, "wait", false, "wait until every delivery is made or dead-lettered")
@@ -103,8 +107,8 @@ func (o *sendOptions) send(ctx context.Context, c *api) (client.Receipt, error) 
 	}
 	header := http.Header{"Content-Type": {o.contentType}}
 	if strings.HasPrefix(media, "application/cloudevents") {
-		if o.typ != "" || o.id != "" || o.source != "" {
-			return client.Receipt{}, errors.New("with a CloudEvents content type the event's type, id and source are in --data")
+		if o.typ != "" || o.id != "" || o.source != "" || len(o.attributes) > 0 {
+			return client.Receipt{}, errors.New("with a CloudEvents content type the event's type, id, source and attributes are in --data")
 		}
 		return c.Post(ctx, c.namespace, header, data)
 	}
@@ -114,14 +118,41 @@ func (o *sendOptions) send(ctx context.Context, c *api) (client.Receipt, error) 
 	if o.id == "" {
 		o.id = client.NewID()
 	}
+	attributes, err := o.readAttributes()
+	if err != nil {
+		return client.Receipt{}, err
+	}
 	if media != "application/json" {
-		o.binary(header)
+		o.binary(header, attributes)
 		return c.Post(ctx, c.namespace, header, data)
 	}
 	if !json.Valid(data) {
 		return client.Receipt{}, errors.New("--data is not JSON; quote it for the shell, or say what it is by --content-type")
 	}
-	return c.Send(ctx, c.namespace, client.Event{ID: o.id, Type: o.typ, Source: o.source, Data: json.RawMessage(data)})
+	return c.Send(ctx, c.namespace, client.Event{ID: o.id, Type: o.typ, Source: o.source, Attributes: attributes, Data: json.RawMessage(data)})
+}
+
+// attributeName is what the API takes for one. A name that isn't could make another
+// header of a binary event.
+var attributeName = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
+
+func (o *sendOptions) readAttributes() (map[string]string, error) {
+	attributes := make(map[string]string, len(o.attributes))
+	for _, a := range o.attributes {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok || !attributeName.MatchString(name) {
+			return nil, errors.New("--attribute takes name=value, with a name of 1 to 64 of a-z and 0-9")
+		}
+		switch name {
+		case "id", "type", "source", "specversion":
+			return nil, fmt.Errorf("--attribute %s would take the place of the event's own; there are --id, --type and --source", name)
+		}
+		if _, twice := attributes[name]; twice {
+			return nil, fmt.Errorf("--attribute %s is given twice", name)
+		}
+		attributes[name] = value
+	}
+	return attributes, nil
 }
 
 func (o *sendOptions) readData() ([]byte, error) {
@@ -154,7 +185,10 @@ func readBounded(r io.Reader) ([]byte, error) {
 }
 
 // binary makes it a CloudEvent in binary mode; values are percent-encoded as its HTTP binding says (3.1.3.2).
-func (o *sendOptions) binary(header http.Header) {
+func (o *sendOptions) binary(header http.Header, attributes map[string]string) {
+	for name, value := range attributes {
+		header[http.CanonicalHeaderKey("ce-"+name)] = []string{headerValue(value)}
+	}
 	header["Ce-Specversion"] = []string{"1.0"}
 	header["Ce-Id"] = []string{headerValue(o.id)}
 	header["Ce-Type"] = []string{headerValue(o.typ)}
@@ -197,6 +231,8 @@ func (o *sendOptions) follow(ctx context.Context, c *api, r client.Receipt) erro
 		switch {
 		case err == nil:
 			event = seen
+		case errors.As(err, &answer) && answer.Status == http.StatusForbidden:
+			return fmt.Errorf("the event was accepted, but --wait can't tell its outcome: %s (%d)", printable(answer.Detail), answer.Status)
 		case errors.As(err, &answer) && !answer.Retryable:
 			return err
 		}
