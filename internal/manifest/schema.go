@@ -163,6 +163,32 @@ func blocking(errs field.ErrorList) bool {
 
 var formatError = regexp.MustCompile(`^Checked value must be (of type [a-z0-9 ()]+) in (\S+)$`)
 
+// typeError is how the library says that a value is of another type.
+var typeError = regexp.MustCompile(`^must be of type ([a-z]+): "([a-z]+)"$`)
+
+// typeNames are JSON's types in the words of somebody who writes YAML.
+var typeNames = map[string]string{
+	"array": "a list", "object": "a mapping", "string": "a text", "integer": "a whole number", "number": "a number",
+	"boolean": "true or false", "null": "nothing",
+}
+
+// typeWords says what a value must be, what it is, and how the one is written.
+func typeWords(want, got string) string {
+	if typeNames[want] == "" || typeNames[got] == "" {
+		return "must be of type " + want + ", not " + got
+	}
+	words := "must be " + typeNames[want] + ", not " + typeNames[got]
+	switch {
+	case want == "array":
+		words += "; begin each entry with a dash, or put the entries in [ ]"
+	case want == "object":
+		words += "; give its fields by name"
+	case want == "string" && (got == "integer" || got == "number" || got == "boolean"):
+		words += "; put quotes around it"
+	}
+	return words
+}
+
 func toFaults(errs field.ErrorList) []fault {
 	out := make([]fault, 0, len(errs))
 	seen := make(map[fault]bool, len(errs))
@@ -201,6 +227,9 @@ func words(err *field.Error) string {
 	case field.ErrorTypeDuplicate:
 		return "stands twice in a list that takes each entry once"
 	case field.ErrorTypeTypeInvalid, field.ErrorTypeInvalid:
+		if m := typeError.FindStringSubmatch(detail); m != nil {
+			return typeWords(m[1], m[2])
+		}
 		if detail == "" {
 			return "invalid value" + shown
 		}
