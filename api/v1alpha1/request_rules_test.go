@@ -58,7 +58,7 @@ func TestHeaderRules(t *testing.T) {
 	for _, n := range []string{
 		"Host", "Content-Length", "content-type", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade", "TE", "Trailer", "Expect", "Keep-Alive",
 		"User-Agent", "traceparent", "Idempotency-Key", "idempotency-KEY", "X-Idempotency-Key", "Metadata", "Metadata-Flavor", "Stripe-Signature", "X-Hub-Signature",
-		"X-Hub-Signature-256", "X-GitHub-Delivery", "X-GitHub-Event", "Webhook-Id", "webhook-x", "Doorstep-Attempt", "ce-id", "CE-x", "Proxy-Authorization",
+		"X-Hub-Signature-256", "X-GitHub-Delivery", "X-GitHub-Event", "Webhook-Id", "webhook-x", "Webhook_Id", "X_Hub_Signature_256", "Content_Type", "Doorstep-Attempt", "ce-id", "CE-x", "Proxy-Authorization",
 		"X-Google-Metadata-Request", "X-aws-ec2-metadata-token",
 	} {
 		rows = append(rows, rule{"reserved: " + n, name(n), []string{reserved}})

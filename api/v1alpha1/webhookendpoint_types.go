@@ -191,7 +191,7 @@ type Header struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$%&*+.^_|~-]+$')`,message="name must be a header name: letters, digits and dashes, without spaces or colons"
-	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'stripe-signature', 'x-hub-signature', 'x-hub-signature-256', 'x-github-delivery', 'x-github-event']) && !self.lowerAscii().matches('^(webhook-|doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="name is reserved: headers of HTTP itself, of signatures, of events and of metadata services can't be set; choose another name"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii().replace('_', '-') in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'stripe-signature', 'x-hub-signature', 'x-hub-signature-256', 'x-github-delivery', 'x-github-event']) && !self.lowerAscii().replace('_', '-').matches('^(webhook-|doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="name is reserved: headers of HTTP itself, of signatures, of events and of metadata services can't be set; choose another name"
 	// +required
 	Name string `json:"name"`
 
@@ -402,7 +402,7 @@ type HMAC struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$%&*+.^_|~-]+$')`,message="header must be a header name: letters, digits and dashes, without spaces or colons"
-	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'authorization', 'cookie', 'webhook-id', 'webhook-timestamp']) && !self.lowerAscii().matches('^(doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="header is reserved: headers of HTTP itself, of events and of metadata services can't hold a signature; choose another name"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii().replace('_', '-') in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'authorization', 'cookie', 'webhook-id', 'webhook-timestamp']) && !self.lowerAscii().replace('_', '-').matches('^(doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="header is reserved: headers of HTTP itself, of events and of metadata services can't hold a signature; choose another name"
 	// +required
 	Header string `json:"header"`
 
@@ -484,7 +484,7 @@ type HMACTimestamp struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$%&*+.^_|~-]+$')`,message="header must be a header name: letters, digits and dashes, without spaces or colons"
-	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'authorization', 'cookie', 'webhook-id', 'webhook-timestamp']) && !self.lowerAscii().matches('^(doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="header is reserved: headers of HTTP itself, of events and of metadata services can't hold the time; choose another name"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii().replace('_', '-') in ['host', 'content-length', 'content-type', 'content-encoding', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer', 'expect', 'keep-alive', 'user-agent', 'traceparent', 'idempotency-key', 'x-idempotency-key', 'metadata', 'metadata-flavor', 'authorization', 'cookie', 'webhook-id', 'webhook-timestamp']) && !self.lowerAscii().replace('_', '-').matches('^(doorstep-|ce-|proxy-|x-google-|x-aws-ec2-metadata)')`,message="header is reserved: headers of HTTP itself, of events and of metadata services can't hold the time; choose another name"
 	// +required
 	Header string `json:"header"`
 

@@ -166,7 +166,7 @@ var (
 // holdsNoSignature reports whether a header means something else to a receiver, or to
 // what stands before it.
 func holdsNoSignature(name string) bool {
-	name = strings.ToLower(name)
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-") // as CGI reads it
 	return slices.Contains(noSignatureHeaders, name) || noSignaturePrefixes.MatchString(name)
 }
 

@@ -28,7 +28,7 @@ const (
 
 // CheckHeaderName is nil for the name of a header that an endpoint may set, in any case.
 func CheckHeaderName(name string) error {
-	lower := strings.ToLower(name)
+	lower := canonicalName(name)
 	switch {
 	case len(name) > maxHeaderName:
 		return errors.New("name must be at most 64 characters long")
@@ -40,6 +40,10 @@ func CheckHeaderName(name string) error {
 	}
 	return nil
 }
+
+// canonicalName is a header's name as receivers of CGI's kind read it, which take
+// Webhook_Id for webhook-id.
+func canonicalName(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
 // CheckHeaderValue is nil for a value that can be sent as it is: printable ASCII without
 // white space around it, 1 to 4096 characters. The error holds nothing of the value.

@@ -114,7 +114,7 @@ func (l *lister) bounds(ctx context.Context) (from, to queue.Seq, err error) {
 		}
 	}
 	if c := l.query.Cursor; c > 0 && l.query.Ascending {
-		from = max(from, c+1)
+		from = max(from, min(c, last)+1) // no cursor overflows
 	} else if c > 0 {
 		to = min(to, c)
 	}
