@@ -275,6 +275,20 @@ func testReplay(t *testing.T, place func(*testing.T) Open) {
 			})
 		}
 	})
+	t.Run("it reaches the endpoint that missed the event, and no other", func(t *testing.T) { // case DL157
+		f := start(t, place)
+		seq := f.accept(newEvent("shop", "", "1", "x", orders, billing))[0].Seq
+		f.bring(orders, seq, queue.Delivered)
+		f.bring(billing, seq, queue.DeadLettered)
+		before := f.get(orders, seq)
+		_, err := f.queue.Replay(t.Context(), billing, seq, false)
+		f.must(err)
+		f.wantState(billing, seq, queue.Pending)
+		if now := f.get(orders, seq); !reflect.DeepEqual(now, before) {
+			t.Errorf("%+v became %+v", before, now)
+		}
+		f.wantCounts(orders, queue.Counts{})
+	})
 	t.Run("what isn't there is not found", func(t *testing.T) {
 		f := start(t, place)
 		seq := f.one("1", orders)
