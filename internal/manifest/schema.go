@@ -163,6 +163,19 @@ func blocking(errs field.ErrorList) bool {
 
 var formatError = regexp.MustCompile(`^Checked value must be (of type [a-z0-9 ()]+) in (\S+)$`)
 
+// patternWords are the patterns of the kinds in words.
+var patternWords = map[string]string{
+	`^([0-9]{1,5}(h|m|s|ms)){1,4}$`:   "must be a duration such as 15s, 1h30m or 250ms: numbers of up to five digits, each with h, m, s or ms",
+	`^[-._a-zA-Z0-9]+$`:               "must be of letters, digits, dots, dashes and underscores",
+	`^[a-z0-9]+$`:                     "must be of lower-case letters and digits",
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`: "must be of lower-case letters, digits and dashes, with no dash at either end",
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`: "must be a name of lower-case letters, digits, dashes and dots, as objects have",
+	`^(id|type|source|subject|time|attributes\.[a-z0-9]{1,64})$`:        "must be id, type, source, subject, time, or attributes. and the name of an attribute (lower-case letters and digits)",
+	`^[!#-\[\]-~]+$`: "must be of printable ASCII without spaces, double quotes and backslashes",
+	`^[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?$`: "must be of letters, digits, dashes, dots and underscores, with no dash or dot at either end",
+	`^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`: "must be a size such as 512Mi or 20Gi",
+}
+
 // typeError is how the library says that a value is of another type.
 var typeError = regexp.MustCompile(`^must be of type ([a-z]+): "([a-z]+)"$`)
 
@@ -227,6 +240,11 @@ func words(err *field.Error) string {
 	case field.ErrorTypeDuplicate:
 		return "stands twice in a list that takes each entry once"
 	case field.ErrorTypeTypeInvalid, field.ErrorTypeInvalid:
+		if pattern, ok := strings.CutPrefix(detail, "should match '"); ok {
+			if words := patternWords[strings.TrimSuffix(pattern, "'")]; words != "" {
+				return words
+			}
+		}
 		if m := typeError.FindStringSubmatch(detail); m != nil {
 			return typeWords(m[1], m[2])
 		}
