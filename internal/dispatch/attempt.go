@@ -258,7 +258,7 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 	if key := l.line.keyOf(&j.item.Delivery); key != 0 {
 		wake = true // for the next of its key
 		if retrying {
-			l.line.retried(key, j.item.Seq, o.DueAt)
+			l.line.retried(key, j.item.Delivery, o.DueAt)
 		} else {
 			l.line.ended(key, j.item.Seq)
 		}

@@ -149,8 +149,8 @@ func (d *Dispatcher) Requeued(del queue.Delivery) {
 	l := d.lane(del.Endpoint)
 	if key := l.line.keyOf(&del); key == 0 {
 		l.note(del.DueAt)
-	} else if _, ok := l.line.meet(key, item{Delivery: del}, false, true); !ok {
-		l.line.older = true // it is met when there is room
+	} else {
+		l.line.queued(key, del)
 	}
 	d.wake(l)
 }
@@ -244,6 +244,9 @@ func (d *Dispatcher) next() (job, bool) {
 		l.ready = false
 		share := d.share()
 		dec, it, wake := l.pick(now, share)
+		if n := l.line; n != nil {
+			d.cached, n.let = d.cached-n.let, 0
+		}
 		switch dec {
 		case idle:
 			if l.inFlight >= share && !l.parked {

@@ -343,11 +343,13 @@ func (l *lane) restart(ordering string, now time.Time) (let int) {
 		let += it.cached()
 	}
 	if l.line != nil {
+		let += l.line.let
 		for _, h := range l.line.heads {
 			let += h.item.cached()
 		}
 	}
 	l.reset(now)
 	l.line = newLine(ordering)
+	l.oldMore = l.expediting() && (l.line == nil || !l.line.all) // with one line for all there is nothing beside it
 	return let
 }

@@ -35,6 +35,8 @@ type line struct {
 	// The retrying deliveries up to oldest are known; older says that there may be more.
 	oldest queue.Seq
 	older  bool
+	// let is how many bytes of payloads were let go that still count as kept.
+	let int
 }
 
 // head is the first of a key's line.
@@ -137,6 +139,7 @@ func (n *line) seek(h *head) {
 		n.ready = slices.DeleteFunc(n.ready, func(r *head) bool { return r == h })
 	case headWaiting:
 	}
+	n.let += h.item.cached()
 	h.state, h.item.event = headSought, nil
 	n.lookups = append(n.lookups, h.key)
 }
@@ -187,16 +190,40 @@ func (n *line) take() item {
 
 // giveBack returns a head whose attempt was not made.
 func (n *line) giveBack(key uint64, it item) {
-	if h := n.heads[key]; h != nil && h.item.Seq == it.Seq {
+	h := n.heads[key]
+	switch {
+	case h == nil || h.item.Seq != it.Seq:
+	case h.behind:
+		h.state, h.item = headWaiting, it
+		n.seek(h) // what was replayed meanwhile may go before it
+	default:
 		h.state, h.item = headReady, it
 		n.ready = slices.Insert(n.ready, 0, h)
 	}
 }
 
-// retried takes the due time of a head that failed.
-func (n *line) retried(key uint64, seq queue.Seq, due time.Time) {
-	if h := n.heads[key]; h != nil && h.item.Seq == seq {
+// retried takes the due time of a delivery that failed.
+func (n *line) retried(key uint64, d queue.Delivery, due time.Time) {
+	if h := n.heads[key]; h != nil && h.item.Seq == d.Seq {
 		n.wait(h, due)
+		return
+	}
+	n.queued(key, d) // the line was made anew since its attempt began
+}
+
+// queued takes a delivery that waits from now on among the retrying ones. Which is the
+// first of its key the store tells: others may wait that are not known yet.
+func (n *line) queued(key uint64, d queue.Delivery) {
+	it := item{Delivery: d}
+	switch {
+	case n.heads[key] != nil:
+		n.meet(key, it, false, false)
+	case n.hasRoom():
+		h := &head{key: key, state: headWaiting, item: it}
+		n.heads[key] = h
+		n.seek(h)
+	default:
+		n.older, n.oldest = true, min(n.oldest, d.Seq-1) // it is met when there is room
 	}
 }
 

@@ -21,6 +21,7 @@ type want struct {
 	old       bool
 	oldSeq    queue.Seq
 	// of a line
+	line    *line
 	all     bool
 	unkeyed bool
 	older   bool
@@ -39,7 +40,7 @@ func (l *lane) want(now time.Time) want {
 	}
 	clear(l.landed)
 	if n := l.line; n != nil {
-		w.all = n.all
+		w.line, w.all = n, n.all
 		w.unkeyed, w.older, w.oldest, w.lookups = true, l.wantsOlder(), n.oldest, n.begin()
 	}
 	expedite := l.expediting()
@@ -59,21 +60,31 @@ func (d *Dispatcher) load(j job) {
 	l.loading = false
 	if err != nil {
 		d.log.Error(err, "Reading waiting deliveries failed; they stay in the store and are read again", "endpoint", l.key.String(), "in", loadRetry)
+		now := d.clock.Now() // reading may have taken its time
 		if w.due {
-			l.note(w.now.Add(loadRetry))
+			l.note(now.Add(loadRetry))
 		}
-		if l.turn == w.turn && l.line != nil {
-			l.line.lookups = append(l.line.lookups, w.lookups...)
-		}
-		d.arm(l, w.now, w.now.Add(loadRetry))
+		l.lookAgain(w)
+		d.arm(l, now, now.Add(loadRetry))
 		return
 	}
 	if l.turn == w.turn {
 		l.loaded(w, r)
-	} else if w.due {
-		l.note(w.now)
+	} else {
+		if w.due {
+			l.note(w.now)
+		}
+		l.lookAgain(w)
 	}
 	d.wake(l)
+}
+
+// lookAgain has the keys looked up once more for which a load was of no use. Their heads
+// are sought: nobody else asks for them.
+func (l *lane) lookAgain(w want) {
+	if l.line != nil && l.line == w.line {
+		l.line.lookups = append(l.line.lookups, w.lookups...)
+	}
 }
 
 // result is what a load has read.
@@ -159,6 +170,9 @@ func (l *lane) mayGo(d *queue.Delivery, now time.Time) bool {
 // loadedOlder meets the retrying deliveries.
 func (l *lane) loadedOlder(ds []queue.Delivery, w want) {
 	n := l.line
+	if n.oldest != w.oldest {
+		return // one was replayed that lies before what was read
+	}
 	n.older = len(ds) == w.limit
 	for i := range ds {
 		if key := n.keyOf(&ds[i]); key != 0 && !l.meet(key, &ds[i], l.mayGo(&ds[i], w.now)) {
@@ -173,7 +187,7 @@ func (l *lane) loadedFresh(ds []queue.Delivery, w want) {
 	for i := range ds {
 		del := &ds[i]
 		if key := l.line.keyOf(del); key != 0 {
-			if !l.meet(key, del, true) {
+			if l.line.older || !l.meet(key, del, true) {
 				return // the rest is read when a key has ended
 			}
 			if l.line.all {

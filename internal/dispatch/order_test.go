@@ -199,10 +199,11 @@ func TestOrderOfAll(t *testing.T) {
 // what is behind it.
 func TestADeadLetterLetsTheNextGo(t *testing.T) {
 	b := &book{}
-	refuse := true
+	var refuse atomic.Bool
+	refuse.Store(true)
 	inWorld(t, func(h hit) deliver.Result {
 		time.Sleep(time.Second)
-		if refuse && h.id == "-000002" {
+		if refuse.Load() && h.id == "-000002" {
 			return status(400)
 		}
 		b.take(h.id)
@@ -212,7 +213,7 @@ func TestADeadLetterLetsTheNextGo(t *testing.T) {
 		w.sendKeyed(20, func(int) string { return "" })
 		w.after(5500 * time.Millisecond)
 		w.want(15, 4, 1)
-		refuse = false
+		refuse.Store(false)
 		dead := w.deadLetter()
 		if _, err := w.store.Replay(context.Background(), w.key(), dead.Seq, false); err != nil {
 			t.Fatal(err)
@@ -229,10 +230,11 @@ func TestADeadLetterLetsTheNextGo(t *testing.T) {
 // Replays of one key, in any order, go by acceptance; what is under way goes on.
 func TestReplaysKeepTheOrderOfTheirKey(t *testing.T) {
 	b := &book{}
-	refuse := true
+	var refuse atomic.Bool
+	refuse.Store(true)
 	inWorld(t, func(h hit) deliver.Result {
 		time.Sleep(100 * time.Millisecond)
-		if refuse {
+		if refuse.Load() {
 			return status(400)
 		}
 		b.take(h.id)
@@ -242,7 +244,7 @@ func TestReplaysKeepTheOrderOfTheirKey(t *testing.T) {
 		w.sendKeyed(40, func(i int) string { return fmt.Sprintf("k%d", i%2) })
 		w.after(time.Minute)
 		w.want(0, 0, 40)
-		refuse = false
+		refuse.Store(false)
 		ds, _, err := w.store.List(context.Background(), w.key(), queue.DeadLettered, 0, 100)
 		if err != nil {
 			t.Fatal(err)

@@ -161,7 +161,7 @@ func (w *window) reloadDue() {
 // kept are given back by the caller.
 func (w *window) reset(now time.Time) {
 	tail := max(w.freshTail, w.freshSeq)
-	*w = window{turn: w.turn + 1, freshMore: true, freshTail: tail, nextDue: now, oldBefore: w.oldBefore, oldMore: w.oldMore || len(w.old) > 0}
+	*w = window{turn: w.turn + 1, freshMore: true, freshTail: tail, nextDue: now, oldBefore: w.oldBefore}
 }
 
 func pop(q *[]item) item {
