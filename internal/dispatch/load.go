@@ -11,6 +11,12 @@ import (
 // loadRetry is how long a lane waits after the store could not be read.
 const loadRetry = 5 * time.Second
 
+// unkeyedEvery is how often the due deliveries of a lane with a line are searched for ones
+// that stand in none, where nothing else is known of them: the store reads past all that
+// have a key, which after a bulk replay are many. What fails or is replayed while the
+// process runs is noted, and found when it is due.
+const unkeyedEvery = time.Second
+
 // want says what a load reads, as it was when the load began.
 type want struct {
 	now       time.Time
@@ -150,7 +156,11 @@ func (l *lane) loaded(w want, r result) {
 		l.loadedFresh(r.fresh, w)
 	}
 	if w.due {
-		l.loadedDue(r.due, r.nextDue)
+		next := r.nextDue
+		if w.unkeyed && next.After(w.now) {
+			next = later(next, w.now.Add(unkeyedEvery)) // it may be of one with a key
+		}
+		l.loadedDue(r.due, next)
 	}
 	if w.old {
 		l.loadedOld(r.old, w)

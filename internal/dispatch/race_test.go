@@ -439,3 +439,60 @@ func slowLife(t *testing.T, seed uint64) {
 		}
 	})
 }
+
+// countingDues counts the searches for due deliveries that stand in no line.
+type countingDues struct {
+	queue.Queue
+	n *atomic.Int32
+}
+
+func (q countingDues) DueUnkeyed(ctx context.Context, k plan.EndpointKey, until time.Time, n int) ([]queue.Delivery, time.Time, error) {
+	q.n.Add(1)
+	return q.Queue.DueUnkeyed(ctx, k, until, n)
+}
+
+// While keys wait for retries at many times, a lane does not search all that is due for
+// deliveries without a key again and again: after a bulk replay that is a lot to read past.
+func TestKeyedDueTimesCostNoSearches(t *testing.T) {
+	random := newDice(5)
+	var refuse atomic.Bool
+	refuse.Store(true)
+	var searches atomic.Int32
+	inWorld(t, func(hit) deliver.Result {
+		time.Sleep(time.Duration(20+random.IntN(10)) * time.Millisecond)
+		switch {
+		case refuse.Load():
+			return status(400)
+		case random.IntN(4) == 0:
+			return status(500)
+		}
+		return status(204)
+	}, func(w *world) {
+		w.wrap = func(q queue.Queue) queue.Queue { return countingDues{q, &searches} }
+		w.restart()
+		ordered(w, plan.OrderingPerKey, slices.Repeat([]time.Duration{3 * time.Second}, 100)...)
+		w.sendKeyed(4000, func(i int) string { return fmt.Sprintf("k%d", i%400) })
+		w.after(time.Minute)
+		refuse.Store(false)
+		ds, _, err := w.store.List(context.Background(), w.key(), queue.DeadLettered, 0, 4000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			if _, err := w.store.Replay(context.Background(), w.key(), d.Seq, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		searches.Store(0)
+		w.d.Erased(0, []plan.EndpointKey{w.key()}) // all is read anew
+		seconds := int32(0)
+		for w.count(queue.Delivered) < 4000 && seconds < 1000 {
+			w.after(time.Second)
+			seconds++
+		}
+		w.want(0, 4000, 0)
+		if n := searches.Load(); n > seconds+5 {
+			t.Errorf("%d searches in %d seconds, want one a second at most", n, seconds)
+		}
+	})
+}
