@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
 )
@@ -11,6 +13,10 @@ import (
 // MissingGrace is how long a deleted endpoint's deliveries wait for it to be made
 // again.
 const MissingGrace = 15 * time.Minute
+
+// repolicedAtOnce lanes take a changed policy side by side, so that they share the store's
+// writes: ten thousand endpoints may have the one policy, and the next plan waits for it.
+const repolicedAtOnce = 32
 
 // Apply takes a new plan. Attempts under way finish with the old one; every attempt
 // begun afterwards uses the new one.
@@ -73,11 +79,17 @@ func (d *Dispatcher) Apply(ctx context.Context, p *plan.Plan) {
 			d.log.Error(err, "Enabling a changed endpoint failed; it stays disabled", "endpoint", l.key.String())
 		}
 	}
+	var several errgroup.Group
+	several.SetLimit(repolicedAtOnce)
 	for _, l := range repoliced {
-		if err := d.repolice(ctx, l); err != nil {
-			d.log.Error(err, "Applying a changed retry policy to waiting deliveries failed; they keep their due times", "endpoint", l.key.String())
-		}
+		several.Go(func() error {
+			if err := d.repolice(ctx, l); err != nil {
+				d.log.Error(err, "Applying a changed retry policy to waiting deliveries failed; they keep their due times", "endpoint", l.key.String())
+			}
+			return nil
+		})
 	}
+	_ = several.Wait()
 	d.lookAround()
 }
 

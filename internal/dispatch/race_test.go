@@ -496,3 +496,43 @@ func TestKeyedDueTimesCostNoSearches(t *testing.T) {
 		}
 	})
 }
+
+// slowLanes is a store whose disk takes its time to remember a lane.
+type slowLanes struct{ queue.Queue }
+
+func (q slowLanes) SetLane(ctx context.Context, k plan.EndpointKey, l queue.Lane) error {
+	time.Sleep(5 * time.Millisecond)
+	return q.Queue.SetLane(ctx, k, l)
+}
+
+// A policy that many endpoints have is changed: the next plan need not wait for one disk
+// write after another.
+func TestAPolicyOfManyEndpointsIsChanged(t *testing.T) {
+	inWorld(t, answers(500), func(w *world) {
+		w.wrap = func(q queue.Queue) queue.Queue { return slowLanes{q} }
+		w.restart()
+		w.plan.Endpoints = nil
+		for i := range 1000 {
+			e := endpointNamed(fmt.Sprintf("e%d", i))
+			e.Retry.Backoff.Schedule = slices.Repeat([]time.Duration{2 * time.Hour}, 10)
+			w.plan.Endpoints = append(w.plan.Endpoints, e)
+		}
+		w.apply()
+		w.send(1)
+		w.after(time.Minute)
+		begun := time.Now()
+		w.change(func(p *plan.Plan) {
+			for i := range p.Endpoints {
+				p.Endpoints[i].Retry.Backoff.Schedule = slices.Repeat([]time.Duration{time.Hour}, 10)
+			}
+		})
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("the plan was applied in %s", took)
+		}
+		w.forget()
+		w.after(time.Hour)
+		if n := len(w.seen()); n != 1000 {
+			t.Errorf("%d attempts in the hour after, want 1000", n)
+		}
+	})
+}
