@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,14 +73,19 @@ func TestATestIsMadeInAnyState(t *testing.T) {
 }
 
 func TestRetryBringsForward(t *testing.T) {
-	code := 500
-	inWorld(t, func(h hit) deliver.Result { return status(code) }, func(w *world) {
+	var mended atomic.Bool
+	inWorld(t, func(hit) deliver.Result {
+		if mended.Load() {
+			return status(204)
+		}
+		return status(500)
+	}, func(w *world) {
 		w.endpoint().Retry.Backoff.Schedule = []time.Duration{time.Hour, time.Hour}
 		w.apply()
 		w.send(3)
 		w.after(time.Second)
 		w.want(3, 0, 0)
-		code = 204
+		mended.Store(true)
 		if n, err := w.d.Retry(context.Background(), w.key()); n != 3 || err != nil {
 			t.Errorf("%d brought forward, %v; want 3", n, err)
 		}
