@@ -81,6 +81,7 @@ func TestDevNeedsNoKeyButKeepsWebPagesOut(t *testing.T) {
 	}
 	r.send("evt_1") // loopback and http need no pool
 	a := rec.await(t, 1)[0]
+	// case SG37: whoever writes the receiver can learn the key that was made for it.
 	key := whsec.FindString(r.out.String())
 	if err := verified(key, a); err != nil {
 		t.Errorf("by the key that was printed (%q): %v", key, err)
