@@ -209,15 +209,8 @@ func utc(t *metav1.Time) time.Time {
 
 // signingKey gives the text of one key, checked for the scheme.
 func (r *resolver) signingKey(field string, ref v1alpha1.SecretKeyReference, scheme *plan.Signing) (string, bool) {
-	secret := r.secrets[plan.EndpointKey{Namespace: r.object.Namespace, Name: ref.Name}]
-	if secret == nil {
-		r.fault(field, v1alpha1.ReasonSecretNotFound, "Secret %s does not exist in namespace %s; create it with the signing key under %s",
-			ref.Name, r.object.Namespace, ref.Key)
-		return "", false
-	}
-	text, ok := secretValue(secret, ref.Key)
+	text, ok := r.secretText(field, ref, "the signing key")
 	if !ok {
-		r.fault(field, v1alpha1.ReasonSecretKeyMissing, "Secret %s has no key %s; add it, or name another key in secretKeyRef", ref.Name, ref.Key)
 		return "", false
 	}
 	if _, err := sign.ParseKeyFor(scheme, text); err != nil {

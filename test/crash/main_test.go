@@ -1,8 +1,6 @@
 package crash
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -13,21 +11,7 @@ import (
 // binary is the doorstep binary under test.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "doorstep-crash-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = harness.Build(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(harness.RunWithBinary(m.Run, &binary)) }
 
 // setting reads a whole number from the environment.
 func setting(t *testing.T, name string, unset int) int {

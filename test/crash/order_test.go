@@ -98,22 +98,21 @@ func TestOrderOutlivesKills(t *testing.T) {
 func postInOrder(t *testing.T, addr, apiKey string, first, producers, keys, perKey int) {
 	c := harness.NewConn(addr, harness.EventsPath, apiKey)
 	defer func() { c.Close() }()
-	deadline := time.Now().Add(2 * time.Minute)
 	for n := range perKey {
 		for k := first; k < keys; k += producers {
 			body := fmt.Appendf(nil, `{"id":"k%02d-%04d","type":"order.created","attributes":{"partitionkey":"k%02d"},"data":{"n":%d}}`, k, n, k, n)
-			for {
+			what := fmt.Sprintf("event %d of key %d to be acknowledged", n, k)
+			if err := awaitUntil(t, 2*time.Minute, what, func() (bool, error) {
 				a, err := c.Post(body)
 				if err == nil && (a.Status == http.StatusAccepted || a.Status == http.StatusOK) {
-					break
+					return true, nil
 				}
-				if time.Now().After(deadline) {
-					t.Errorf("event %d of key %d is not acknowledged: %d %v", n, k, a.Status, err)
-					return
-				}
-				c.Close()
-				time.Sleep(20 * time.Millisecond)
+				c.Close() // the worker was killed; the next one listens at the same address
 				c = harness.NewConn(addr, harness.EventsPath, apiKey)
+				return false, nil
+			}); err != nil {
+				t.Error(err)
+				return
 			}
 		}
 	}

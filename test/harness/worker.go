@@ -157,6 +157,22 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
+// RunWithBinary runs a package's tests (run is the Run of its testing.M) with the doorstep binary under test, whose path
+// it puts into binary. It returns the exit code.
+func RunWithBinary(run func() int, binary *string) int {
+	dir, err := os.MkdirTemp("", "doorstep-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if *binary, err = Build(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run()
+}
+
 // Build returns the path of the doorstep binary under test: DOORSTEP_BIN if that is
 // set, else one that it builds into dir.
 func Build(ctx context.Context, dir string) (string, error) {

@@ -17,21 +17,7 @@ import (
 // binary is the doorstep binary under test.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "doorstep-rotation-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = harness.Build(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(harness.RunWithBinary(m.Run, &binary)) }
 
 // keyNumber is the nth key of a test.
 func keyNumber(n int) harness.Key { return harness.Key(fmt.Sprintf("key %028d", n)) }
