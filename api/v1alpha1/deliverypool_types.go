@@ -1,12 +1,45 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // DeliveryPoolSpec says how a pool of workers takes in, keeps and sends events.
+// +kubebuilder:validation:XValidation:rule="has(self.store) == has(oldSelf.store) || (has(self.store) ? self.store : oldSelf.store).type == 'Embedded'",message="store can't be added or removed later with another type than Embedded; make a new DeliveryPool instead"
 type DeliveryPoolSpec struct {
+	// store is where the queue is kept. Unset: an embedded store on a volume of 10Gi of the cluster's default storage class.
+	// +optional
+	Store *Store `json:"store,omitempty"`
+
+	// replicas is how many workers there are. The embedded store serves exactly 1. Unset: 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="self == 1",message="replicas must be 1: an embedded store serves one worker; for more throughput make another DeliveryPool"
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// allowedNamespaces says whose endpoints the pool delivers to and whose events it takes. Unset: those of all namespaces.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+
+	// updatePolicy says when workers get the manager's image: Automatic, once the manager has another one, or OnRequest, when
+	// the annotation doorstep.dev/restart-requested-at changes. Unset: Automatic.
+	// +optional
+	UpdatePolicy UpdatePolicy `json:"updatePolicy,omitempty"`
+
+	// networkPolicy says whether a NetworkPolicy for the workers is kept: Managed or None. Unset: Managed.
+	// +optional
+	NetworkPolicy NetworkPolicyMode `json:"networkPolicy,omitempty"`
+
+	// monitoring is for the ServiceMonitor, which is made where that kind exists. Unset: it has the default of each field.
+	// +optional
+	Monitoring *Monitoring `json:"monitoring,omitempty"`
+
+	// template is what the workers' pods have beside what the pool needs. Unset: nothing.
+	// +optional
+	Template *WorkerTemplate `json:"template,omitempty"`
+
 	// suspend pauses every endpoint of the pool: events are accepted and held, nothing is sent. Unset: false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
@@ -52,6 +85,271 @@ type Ingest struct {
 	// value is YAML {sha256, namespaces, verbs, endpoints, expiresAt}. Unset: there are none.
 	// +optional
 	APIKeysSecretRef *SecretReference `json:"apiKeysSecretRef,omitempty"`
+
+	// tls makes ingest speak https. Unset: http, for callers in the cluster.
+	// +optional
+	TLS *IngestTLS `json:"tls,omitempty"`
+
+	// service is for the Service that events are posted to. Unset: the default of each of its fields.
+	// +optional
+	Service *IngestService `json:"service,omitempty"`
+}
+
+// IngestTLS makes ingest speak https.
+type IngestTLS struct {
+	// secretRef names a Secret of type kubernetes.io/tls (tls.crt and tls.key; ca.crt is shown to callers if it is there) in
+	// the pool's namespace. A renewed certificate is used without a restart.
+	// +required
+	SecretRef SecretReference `json:"secretRef"`
+}
+
+// IngestServiceType is a type of Service.
+// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+type IngestServiceType string
+
+const (
+	// IngestServiceClusterIP is reached from within the cluster.
+	IngestServiceClusterIP IngestServiceType = "ClusterIP"
+	// IngestServiceNodePort is reached at a port of every node.
+	IngestServiceNodePort IngestServiceType = "NodePort"
+	// IngestServiceLoadBalancer is reached through a load balancer.
+	IngestServiceLoadBalancer IngestServiceType = "LoadBalancer"
+)
+
+// IPFamilyPolicy is a Service's use of IPv4 and IPv6.
+// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+type IPFamilyPolicy string
+
+// IngestService is for the Service that events are posted to.
+// +kubebuilder:validation:MinProperties=1
+type IngestService struct {
+	// type is ClusterIP, NodePort or LoadBalancer. Unset: ClusterIP.
+	// +optional
+	Type IngestServiceType `json:"type,omitempty"`
+
+	// annotations are put on the Service, 1 to 32. Unset: none.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// ipFamilyPolicy is SingleStack, PreferDualStack or RequireDualStack. Unset: as the cluster has it.
+	// +optional
+	IPFamilyPolicy IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+}
+
+// StoreType is a kind of store.
+// +kubebuilder:validation:Enum=Embedded
+type StoreType string
+
+const (
+	// StoreTypeEmbedded is a store on the worker's own volume.
+	StoreTypeEmbedded StoreType = "Embedded"
+)
+
+// Store is where the queue is kept.
+type Store struct {
+	// type is Embedded: on the worker's own volume. It can't be changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="store.type can't be changed, since the queue would be left behind; make a new DeliveryPool instead"
+	// +required
+	Type StoreType `json:"type"`
+
+	// embedded is for type Embedded. Unset: the default of each of its fields.
+	// +optional
+	Embedded *EmbeddedStore `json:"embedded,omitempty"`
+}
+
+// EmbeddedStore is a store on the worker's own volume.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName)",message="storageClassName can't be added or removed later, since a volume keeps its class; make a new DeliveryPool instead"
+// +kubebuilder:validation:XValidation:rule="(has(self.accessMode) ? self.accessMode : 'ReadWriteOnce') == (has(oldSelf.accessMode) ? oldSelf.accessMode : 'ReadWriteOnce')",message="accessMode can't be changed, since a volume keeps its mode; make a new DeliveryPool instead"
+// +kubebuilder:validation:XValidation:rule="quantity(has(self.size) ? string(self.size) : '10Gi').compareTo(quantity(has(oldSelf.size) ? string(oldSelf.size) : '10Gi')) >= 0",message="size can't be made smaller, since volumes can't shrink; make a new DeliveryPool with a smaller one instead"
+type EmbeddedStore struct {
+	// size is the volume's size, such as 20Gi: at least 1Gi. It can grow where the storage class allows that, and never
+	// shrinks. Unset: 10Gi.
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('1Gi')) >= 0",message="size must be at least 1Gi"
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName is the volume's storage class. It can't be changed. Unset: the cluster's default.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageClassName can't be changed, since a volume keeps its class; make a new DeliveryPool instead"
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// accessMode is the volume's access mode: ReadWriteOnce or ReadWriteOncePod. It can't be changed. Unset: ReadWriteOnce.
+	// +optional
+	AccessMode StoreAccessMode `json:"accessMode,omitempty"`
+}
+
+// StoreAccessMode is who may use a volume at once.
+// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteOncePod
+type StoreAccessMode string
+
+const (
+	// StoreReadWriteOnce is the pods of one node.
+	StoreReadWriteOnce StoreAccessMode = "ReadWriteOnce"
+	// StoreReadWriteOncePod is one pod.
+	StoreReadWriteOncePod StoreAccessMode = "ReadWriteOncePod"
+)
+
+// AllowedNamespacesFrom says which namespaces are meant.
+// +kubebuilder:validation:Enum=All;Same;Selector
+type AllowedNamespacesFrom string
+
+const (
+	// NamespacesFromAll is every namespace.
+	NamespacesFromAll AllowedNamespacesFrom = "All"
+	// NamespacesFromSame is the pool's own.
+	NamespacesFromSame AllowedNamespacesFrom = "Same"
+	// NamespacesFromSelector is those whose labels fit selector.
+	NamespacesFromSelector AllowedNamespacesFrom = "Selector"
+)
+
+// AllowedNamespaces says whose endpoints a pool delivers to.
+// +kubebuilder:validation:XValidation:rule="has(self.selector) == (self.from == 'Selector')",message="selector must be set with from Selector, and with no other"
+type AllowedNamespaces struct {
+	// from is All, Same (the pool's own namespace) or Selector. A namespace that is not admitted any more loses nothing: its
+	// events are held.
+	// +required
+	From AllowedNamespacesFrom `json:"from"`
+
+	// selector is for from Selector: the labels of namespaces.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// UpdatePolicy says when workers get the manager's image.
+// +kubebuilder:validation:Enum=Automatic;OnRequest
+type UpdatePolicy string
+
+const (
+	// UpdateAutomatic is as soon as the manager has another one.
+	UpdateAutomatic UpdatePolicy = "Automatic"
+	// UpdateOnRequest is when the annotation doorstep.dev/restart-requested-at changes.
+	UpdateOnRequest UpdatePolicy = "OnRequest"
+)
+
+// NetworkPolicyMode says who keeps the workers' NetworkPolicy.
+// +kubebuilder:validation:Enum=Managed;None
+type NetworkPolicyMode string
+
+const (
+	// NetworkPolicyManaged is the manager.
+	NetworkPolicyManaged NetworkPolicyMode = "Managed"
+	// NetworkPolicyNone is nobody.
+	NetworkPolicyNone NetworkPolicyMode = "None"
+)
+
+// Monitoring is for the ServiceMonitor.
+// +kubebuilder:validation:MinProperties=1
+type Monitoring struct {
+	// labels are put on the ServiceMonitor, 1 to 32: Prometheus finds it by them. Unset: none.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// interval is the time between two scrapes: at least 1s. Unset: Prometheus's own.
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) >= duration('1s')",message="interval must be at least 1s"
+	// +optional
+	Interval Duration `json:"interval,omitempty"`
+}
+
+// WorkerTemplate is what the workers' pods have beside what the pool needs.
+// +kubebuilder:validation:MinProperties=1
+type WorkerTemplate struct {
+	// labels are put on the pods beside Doorstep's own, 1 to 32. Unset: none.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('doorstep.dev/') || k.startsWith('app.kubernetes.io/'))",message="labels of doorstep.dev/ and app.kubernetes.io/ are set by Doorstep; remove them"
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations are put on the pods, 1 to 32. Unset: none.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// resources are the worker's requests and limits. Unset: 100m CPU and 256Mi memory are requested, and memory is limited
+	// to 512Mi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// nodeSelector chooses nodes by their labels, 1 to 32. Unset: any.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations let the pods run on nodes with these taints, 1 to 32. Unset: none.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// affinity is the pods' affinity. Unset: none.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// topologySpreadConstraints spread the pods, 1 to 16. Unset: none.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	// priorityClassName is the pods' priority class. Unset: the cluster's default.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// imagePullSecrets name Secrets of the pool's namespace for the image's registry, 1 to 16. Unset: none.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
+
+	// podSecurityContext is laid over the pods' security context, for clusters that give out user and group ids. What the
+	// restricted Pod Security Standard asks for stays. Unset: user and group 65532, and fsGroup 65532.
+	// +optional
+	PodSecurityContext *PodSecurityContext `json:"podSecurityContext,omitempty"`
+}
+
+// PodSecurityContext is what may be chosen of a pod's security context.
+// +kubebuilder:validation:MinProperties=1
+type PodSecurityContext struct {
+	// runAsUser is the user id: not 0. Unset: 65532.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+
+	// runAsGroup is the group id. Unset: 65532.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
+
+	// fsGroup is the group that owns the volume. Unset: 65532.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	FSGroup *int64 `json:"fsGroup,omitempty"`
+
+	// supplementalGroups are further groups, 1 to 16. Unset: none.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	SupplementalGroups []int64 `json:"supplementalGroups,omitempty"`
 }
 
 // PoolLimits bound what the pool does at once.
@@ -251,7 +549,8 @@ const (
 )
 
 // DeliveryPoolStatus is what Doorstep reports about a pool. It follows kstatus: the object is current when observedGeneration
-// equals metadata.generation and Ready is True.
+// equals metadata.generation and Ready is True. The manager writes observedGeneration, the conditions Ready, Reconciling and
+// Stalled, address, endpoints and readyReplicas; the pool's worker writes the condition StorePressure, store and queue.
 type DeliveryPoolStatus struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
 	// +default=-1
@@ -264,6 +563,82 @@ type DeliveryPoolStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// address is where events are posted, as Knative's Addressable has it.
+	// +optional
+	Address *Address `json:"address,omitempty"`
+
+	// endpoints is how many WebhookEndpoints the pool delivers to.
+	// +optional
+	Endpoints *int32 `json:"endpoints,omitempty"`
+
+	// readyReplicas is how many workers are ready.
+	// +optional
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
+
+	// store tells of the store's volume.
+	// +optional
+	Store *StoreStatus `json:"store,omitempty"`
+
+	// queue counts what is queued.
+	// +optional
+	Queue *QueueStatus `json:"queue,omitempty"`
+}
+
+// Address is where events are posted.
+type Address struct {
+	// url is the beginning of the API's addresses, such as http://default-ingest.doorstep-system.svc.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// CACerts are the authorities of its certificate in PEM, where ca.crt is in the Secret of ingest.tls.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	CACerts string `json:"CACerts,omitempty"`
+
+	// audience is what ServiceAccount tokens must be made for.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Audience string `json:"audience,omitempty"`
+}
+
+// StoreStatus tells of the store's volume; to two digits.
+type StoreStatus struct {
+	// usedBytes is how much of the volume the store uses.
+	// +optional
+	UsedBytes *int64 `json:"usedBytes,omitempty"`
+
+	// capacityBytes is the volume's size.
+	// +optional
+	CapacityBytes *int64 `json:"capacityBytes,omitempty"`
+
+	// usedPercent is usedBytes in percent of capacityBytes.
+	// +optional
+	UsedPercent *int32 `json:"usedPercent,omitempty"`
+}
+
+// QueueStatus counts what is queued in a pool: exact up to 100, then to two digits.
+type QueueStatus struct {
+	// waiting is how many deliveries wait, for a first attempt, for a retry or held.
+	// +optional
+	Waiting *int64 `json:"waiting,omitempty"`
+
+	// retrying is how many of the waiting ones were tried.
+	// +optional
+	Retrying *int64 `json:"retrying,omitempty"`
+
+	// held is how many of the waiting ones are held.
+	// +optional
+	Held *int64 `json:"held,omitempty"`
+
+	// deadLettered is how many dead letters there are.
+	// +optional
+	DeadLettered *int64 `json:"deadLettered,omitempty"`
+
+	// oldestDueTime is since when the oldest delivery that should have been attempted waits. Unset: none is due.
+	// +optional
+	OldestDueTime *metav1.Time `json:"oldestDueTime,omitempty"`
 }
 
 // DeliveryPool is a set of workers with their store, and the rules by which they take in, keep and send events.
@@ -271,8 +646,14 @@ type DeliveryPoolStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=dpool,categories=doorstep
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Takes and delivers events"
+// +kubebuilder:printcolumn:name="Workers",type=integer,JSONPath=`.status.readyReplicas`,description="Workers that are ready"
+// +kubebuilder:printcolumn:name="Store%",type=integer,JSONPath=`.status.store.usedPercent`,description="How much of the volume the store uses, in percent"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.queue.waiting`,description="Deliveries that wait"
+// +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.queue.oldestDueTime`,description="Since when the oldest due delivery waits"
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address.url`,description="Where events are posted"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45",message="metadata.name must be at most 45 characters, since the names of the pool's objects are made from it; choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name must not contain a dot, since Services are named after it; use dashes"
 type DeliveryPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

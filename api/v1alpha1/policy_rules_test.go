@@ -182,6 +182,6 @@ func TestDeliveryPoolRules(t *testing.T) {
 		{"no retention", "retention: {delivered: 0s, deadLetters: 0s}", []string{
 			"spec.retention.delivered: delivered must be at least 1s", "spec.retention.deadLetters: deadLetters must be at least 1s"}},
 		{"empty retention", "retention: {}", []string{"spec.retention: spec.retention in body should have at least 1 properties"}},
-		{"unknown field", "replicas: 3", []string{"spec.replicas: unknown field"}},
+		{"unknown field", "shards: 3", []string{"spec.shards: unknown field"}},
 	})
 }

@@ -196,6 +196,24 @@ type RetryPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// effectiveSchedule lists the delays between attempts, without jitter, as they are in force: at most 200.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=200
+	// +optional
+	EffectiveSchedule []Duration `json:"effectiveSchedule,omitempty"`
+
+	// attempts is how many attempts are made in all.
+	// +optional
+	Attempts *int32 `json:"attempts,omitempty"`
+
+	// span is the time from the first attempt to the last, without jitter.
+	// +optional
+	Span Duration `json:"span,omitempty"`
+
+	// endpoints is how many WebhookEndpoints use the policy.
+	// +optional
+	Endpoints *int32 `json:"endpoints,omitempty"`
 }
 
 // RetryPolicy says when failed deliveries are tried again. WebhookEndpoints of the same namespace name it in
@@ -204,6 +222,9 @@ type RetryPolicyStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=retrypolicies,shortName=retry,categories=doorstep
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Accepted as it is"
+// +kubebuilder:printcolumn:name="Attempts",type=integer,JSONPath=`.status.attempts`,description="Attempts in all"
+// +kubebuilder:printcolumn:name="Span",type=string,JSONPath=`.status.span`,description="From the first attempt to the last"
+// +kubebuilder:printcolumn:name="Endpoints",type=integer,JSONPath=`.status.endpoints`,description="WebhookEndpoints that use it"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name"
 type RetryPolicy struct {

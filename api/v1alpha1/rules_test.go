@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestWebhookEndpointURL(t *testing.T) {
 		{"IPv6", "url: 'https://[2001:db8::1]:8443/orders'", nil},
 		{"trailing dot in the host", "url: https://hooks.example.com./", nil},
 		{"underscore in the host", "url: http://my_service:3000/", nil},
-		{"missing", "{}", []string{"spec.url: Required value"}},
+		{"missing", "{}", []string{"spec: exactly one of url, urlFrom and serviceRef must be set; remove the others, or add one"}},
 		{"empty", "url: ''", []string{"spec.url: spec.url in body should be at least 1 chars long", urlScheme}},
 		{"too long", "url: " + long, []string{"spec.url: may not be more than 2048 bytes"}},
 		{"other scheme", "url: ftp://hooks.example.com/", []string{urlScheme}},
@@ -194,18 +195,24 @@ func TestPoolRefIsImmutable(t *testing.T) {
 	}
 }
 
-func TestNamesAreAtMost63Characters(t *testing.T) {
-	for kind, spec := range map[string]string{
-		"WebhookEndpoint": "url: https://hooks.example.com/orders", "RetryPolicy": "{}", "DeliveryPool": "{}",
+func TestNamesHaveALongestLength(t *testing.T) {
+	for kind, row := range map[string]struct {
+		spec string
+		most int
+		want string
+	}{
+		"WebhookEndpoint": {"url: https://hooks.example.com/orders", 63, "choose a shorter name"},
+		"RetryPolicy":     {"{}", 63, "choose a shorter name"},
+		"DeliveryPool":    {"{}", 45, "since the names of the pool's objects are made from it; choose a shorter name"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			a := newAdmission(t, kind)
-			if got := a.judge(object(t, kind, strings.Repeat("a", 63), spec), nil); got != nil {
-				t.Errorf("63 characters are refused: %q", got)
+			if got := a.judge(object(t, kind, strings.Repeat("a", row.most), row.spec), nil); got != nil {
+				t.Errorf("%d characters are refused: %q", row.most, got)
 			}
-			want := []string{"<nil>: metadata.name must be at most 63 characters; choose a shorter name"}
-			if got := a.judge(object(t, kind, strings.Repeat("a", 64), spec), nil); !sameFaults(got, want) {
-				t.Errorf("64 characters: faults %q, want %q", got, want)
+			got := a.judge(object(t, kind, strings.Repeat("a", row.most+1), row.spec), nil)
+			if len(got) != 1 || !strings.HasPrefix(got[0], fmt.Sprintf("<nil>: metadata.name must be at most %d characters", row.most)) || !strings.HasSuffix(got[0], row.want) {
+				t.Errorf("%d characters: faults %q", row.most+1, got)
 			}
 		})
 	}

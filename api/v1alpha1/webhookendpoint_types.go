@@ -7,10 +7,11 @@ import (
 // WebhookEndpointSpec says where events go, which ones, and how they are sent and signed.
 // +kubebuilder:validation:XValidation:rule="!has(self.signing) || !has(self.signing.hmac) || !has(self.headers) || !self.headers.exists(h, h.name.lowerAscii() == self.signing.hmac.header.lowerAscii() || has(self.signing.hmac.timestamp) && h.name.lowerAscii() == self.signing.hmac.timestamp.header.lowerAscii())",message="a header that signing.hmac sends can't stand in headers too; remove it there"
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef)",message="poolRef can't be added or removed later, since waiting deliveries would be left behind; make a new WebhookEndpoint instead"
+// +kubebuilder:validation:XValidation:rule="[has(self.url), has(self.urlFrom), has(self.serviceRef)].filter(set, set).size() == 1",message="exactly one of url, urlFrom and serviceRef must be set; remove the others, or add one"
 type WebhookEndpointSpec struct {
 	// url is where events are posted: an absolute http or https URL of at most 2048 characters, without user name,
 	// password or fragment. http needs egress.allowHTTP of the DeliveryPool. It is never printed in full, since query
-	// strings hold tokens.
+	// strings hold tokens. Exactly one of url, urlFrom and serviceRef is set.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://')`,message="url must begin with https:// or http://"
@@ -20,8 +21,18 @@ type WebhookEndpointSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'%([^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)')`,message="url must use % only in encodings such as %20; write a plain percent sign as %25"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https?://[^/?#@]*([/?#]|$)') || self.matches(r'^https?://([0-9A-Za-z_]([-0-9A-Za-z_.]*[0-9A-Za-z_])?\.?|\[[0-9A-Fa-f:.]+\])([:/?#]|$)')`,message="url must name a host: a DNS name or an IP address, IPv6 in brackets"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https?://(\[[^/?#@]*\]|[^/?#@:\[]*):[^/?#@]*([/?#]|$)') || self.matches(r'^https?://(\[[^/?#@]*\]|[^/?#@:\[]*):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])([/?#]|$)')`,message="url must have a port from 1 to 65535 after the colon, or no colon"
-	// +required
-	URL string `json:"url"`
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// urlFrom takes the URL from a Secret, for one whose path is itself a secret. The same rules hold for it as for url.
+	// Exactly one of url, urlFrom and serviceRef is set.
+	// +optional
+	URLFrom *URLSource `json:"urlFrom,omitempty"`
+
+	// serviceRef names a Service of the cluster that events are posted to. Its own address is dialled, and nothing else: no
+	// entry of egress.allow is needed, and egress.proxy is not used. Exactly one of url, urlFrom and serviceRef is set.
+	// +optional
+	ServiceRef *ServiceReference `json:"serviceRef,omitempty"`
 
 	// eventTypes are the types of event this endpoint gets, 1 to 100 entries of at most 256 characters: an exact type
 	// (payment.completed), a type with * for one or more segments at its end (order.* takes order.created and
@@ -118,6 +129,63 @@ type WebhookEndpointSpec struct {
 	// +optional
 	PoolRef *DeliveryPoolReference `json:"poolRef,omitempty"`
 }
+
+// URLSource says where a URL comes from.
+type URLSource struct {
+	// secretKeyRef names the Secret's key that holds the URL, without a line break at its end.
+	// +required
+	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
+}
+
+// ServiceReference names a Service that events are posted to. The Service must have a selector and a cluster IP: one of
+// type ExternalName, a headless one, and one whose endpoints are written by hand could lead anywhere.
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || !self.path.contains('#')",message="path must not have a fragment; remove everything from the # on"
+type ServiceReference struct {
+	// name is the Service's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+
+	// namespace is the Service's namespace. Another one than the endpoint's needs a ReferenceGrant there, from
+	// WebhookEndpoints of doorstep.dev to Services. Unset: the endpoint's namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// port is one of the Service's ports: 1 to 65535. Unset: 443 with scheme HTTPS, else 80.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port *int32 `json:"port,omitempty"`
+
+	// path is the path, with a query if there is one, that events are posted to; it begins with a slash. Unset: /.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^/[!-\[\]-~]*$')`,message="path must begin with a slash and be printable ASCII without spaces and backslashes; percent-encode other characters"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'%([^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)')`,message="path must use % only in encodings such as %20; write a plain percent sign as %25"
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// scheme is HTTP or HTTPS; with HTTPS the certificate must be for name.namespace.svc, unless tls.serverName says
+	// otherwise. Unset: HTTP.
+	// +optional
+	Scheme ServiceScheme `json:"scheme,omitempty"`
+}
+
+// ServiceScheme is how a Service is spoken to.
+// +kubebuilder:validation:Enum=HTTP;HTTPS
+type ServiceScheme string
+
+const (
+	// ServiceSchemeHTTP is plain HTTP, which stays within the cluster.
+	ServiceSchemeHTTP ServiceScheme = "HTTP"
+	// ServiceSchemeHTTPS is HTTP over TLS.
+	ServiceSchemeHTTPS ServiceScheme = "HTTPS"
+)
 
 // EventTypePattern is one event type, or a pattern that ends in an asterisk.
 // +kubebuilder:validation:MinLength=1
@@ -534,7 +602,9 @@ type SigningKey struct {
 }
 
 // WebhookEndpointStatus is what Doorstep reports about an endpoint. It follows kstatus: the object is current when observedGeneration
-// equals metadata.generation and Ready is True.
+// equals metadata.generation and Ready is True. The manager writes observedGeneration, the conditions Ready, Reconciling and
+// Stalled, host, effectiveRetry, dedupeHorizon and signing; the pool's worker writes the conditions Delivering and Healthy,
+// health and deliveries.
 type WebhookEndpointStatus struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
 	// +default=-1
@@ -547,6 +617,216 @@ type WebhookEndpointStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// host is the host, with its port where it has one, that events are posted to. The rest of the URL is never shown.
+	// +kubebuilder:validation:MaxLength=300
+	// +optional
+	Host string `json:"host,omitempty"`
+
+	// pool is the DeliveryPool that delivers to the endpoint, as namespace/name.
+	// +kubebuilder:validation:MaxLength=127
+	// +optional
+	Pool string `json:"pool,omitempty"`
+
+	// effectiveRetry is the retry policy in force.
+	// +optional
+	EffectiveRetry *EffectiveRetry `json:"effectiveRetry,omitempty"`
+
+	// dedupeHorizon is how long a receiver should remember webhook-ids: longer than any of them can come again, replays
+	// apart.
+	// +optional
+	DedupeHorizon Duration `json:"dedupeHorizon,omitempty"`
+
+	// signing tells of the signing keys.
+	// +optional
+	Signing *SigningStatus `json:"signing,omitempty"`
+
+	// health tells what the receiver answered.
+	// +optional
+	Health *EndpointHealth `json:"health,omitempty"`
+
+	// deliveries counts what is queued for the endpoint.
+	// +optional
+	Deliveries *EndpointDeliveries `json:"deliveries,omitempty"`
+}
+
+// EffectiveRetry is a retry policy in force.
+type EffectiveRetry struct {
+	// policy is where it comes from: RetryPolicy/<name>, DeliveryPool/<name>, or BuiltIn.
+	// +kubebuilder:validation:MaxLength=96
+	// +optional
+	Policy string `json:"policy,omitempty"`
+
+	// attempts is how many attempts are made in all.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// span is the time from the first attempt to the last, without jitter.
+	// +optional
+	Span Duration `json:"span,omitempty"`
+}
+
+// SigningStatus tells of the signing keys.
+type SigningStatus struct {
+	// keys are the keys that sign or will sign, in the order of the spec, former values of a key after it: at most 30.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=30
+	// +optional
+	Keys []SigningKeyStatus `json:"keys,omitempty"`
+}
+
+// SigningKeyOrigin says where a signing key comes from.
+// +kubebuilder:validation:Enum=Referenced;Generated;Former
+type SigningKeyOrigin string
+
+const (
+	// SigningKeyReferenced is a key of the spec.
+	SigningKeyReferenced SigningKeyOrigin = "Referenced"
+	// SigningKeyGenerated is the key that Doorstep made.
+	SigningKeyGenerated SigningKeyOrigin = "Generated"
+	// SigningKeyFormer is the value that a key had before: it signs until expiresAt.
+	SigningKeyFormer SigningKeyOrigin = "Former"
+)
+
+// SigningKeyStatus tells of one signing key, without giving it away.
+type SigningKeyStatus struct {
+	// name is the key's name in the spec, or generated.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// secretName is the Secret that holds the key.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+
+	// fingerprint is the beginning of a SHA-256 of the key, by which two values can be told apart.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Fingerprint string `json:"fingerprint,omitempty"`
+
+	// origin is Referenced, Generated or Former.
+	// +optional
+	Origin SigningKeyOrigin `json:"origin,omitempty"`
+
+	// notBefore is when the key begins to sign. Unset: it signs.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+
+	// expiresAt is when the key stops signing. Unset: never.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+}
+
+// EndpointHealth tells what the receiver answered. It is rounded, and written at most every 30 s but for changes of a
+// condition. Test sends do not count.
+type EndpointHealth struct {
+	// score is 0 to 100, in steps of 5: 0.5 of the success percentage of 5 minutes, 0.3 of one hour and 0.2 of 24 hours, of
+	// those with attempts. Unset: there was no attempt in 24 hours.
+	// +optional
+	Score *int32 `json:"score,omitempty"`
+
+	// successPercent is how many of the attempts were answered 2xx.
+	// +optional
+	SuccessPercent *SuccessPercent `json:"successPercent,omitempty"`
+
+	// attempts is how many attempts were made within the last hour, to two digits.
+	// +optional
+	Attempts *int64 `json:"attempts,omitempty"`
+
+	// p50 is the time within which half of the last attempts ended.
+	// +optional
+	P50 Duration `json:"p50,omitempty"`
+
+	// p95 is the time within which 95 of 100 of the last attempts ended.
+	// +optional
+	P95 Duration `json:"p95,omitempty"`
+
+	// lastSuccessTime is when a delivery was last answered 2xx.
+	// +optional
+	LastSuccessTime *metav1.Time `json:"lastSuccessTime,omitempty"`
+
+	// lastEventTime is when an event was last accepted for the endpoint.
+	// +optional
+	LastEventTime *metav1.Time `json:"lastEventTime,omitempty"`
+
+	// lastFailure is the last failed attempt.
+	// +optional
+	LastFailure *AttemptFailure `json:"lastFailure,omitempty"`
+
+	// limitedBy says what holds waiting deliveries back: InFlight, Rate, Order or Pool. Unset: nothing does.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	LimitedBy string `json:"limitedBy,omitempty"`
+}
+
+// SuccessPercent is how many of 100 attempts were answered 2xx, within some windows of time. A window without attempts
+// is unset.
+type SuccessPercent struct {
+	// fiveMinutes is the last 5 minutes.
+	// +optional
+	FiveMinutes *int32 `json:"5m,omitempty"`
+
+	// oneHour is the last hour.
+	// +optional
+	OneHour *int32 `json:"1h,omitempty"`
+
+	// oneDay is the last 24 hours.
+	// +optional
+	OneDay *int32 `json:"24h,omitempty"`
+}
+
+// AttemptFailure is a failed attempt.
+type AttemptFailure struct {
+	// time is when it began.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+
+	// reason is its class: timeout, connect, dns, tls, denied, server_error, client_error, rate_limited, auth_rejected and
+	// the like.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// statusCode is the answer's; unset without an answer.
+	// +optional
+	StatusCode *int32 `json:"statusCode,omitempty"`
+
+	// message is one sentence, without addresses and bodies.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// EndpointDeliveries counts what is queued for an endpoint: exact up to 100, then to two digits.
+type EndpointDeliveries struct {
+	// waiting is how many wait, for a first attempt, for a retry or held.
+	// +optional
+	Waiting *int64 `json:"waiting,omitempty"`
+
+	// retrying is how many of the waiting ones were tried.
+	// +optional
+	Retrying *int64 `json:"retrying,omitempty"`
+
+	// inFlight is how many are being attempted.
+	// +optional
+	InFlight *int64 `json:"inFlight,omitempty"`
+
+	// held is how many of the waiting ones are held, since nothing is attempted now.
+	// +optional
+	Held *int64 `json:"held,omitempty"`
+
+	// deadLettered is how many dead letters there are that were neither replayed nor forgotten.
+	// +optional
+	DeadLettered *int64 `json:"deadLettered,omitempty"`
+
+	// oldestDueTime is since when the oldest delivery that should have been attempted waits. Unset: none is due.
+	// +optional
+	OldestDueTime *metav1.Time `json:"oldestDueTime,omitempty"`
+
+	// heldUntil is when the first of the held deliveries is dead-lettered for its age. Unset: none is held.
+	// +optional
+	HeldUntil *metav1.Time `json:"heldUntil,omitempty"`
 }
 
 // WebhookEndpoint is a receiver of events: where they are posted, which ones, and how they are signed and retried.
@@ -554,6 +834,17 @@ type WebhookEndpointStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=whe,categories=doorstep
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Accepted, resolved and live on the pool's workers"
+// +kubebuilder:printcolumn:name="Delivering",type=string,JSONPath=`.status.conditions[?(@.type=="Delivering")].reason`,description="What is done with deliveries at the moment"
+// +kubebuilder:printcolumn:name="Success",type=integer,JSONPath=`.status.health.successPercent.5m`,description="Of 100 attempts in the last 5 minutes, how many were answered 2xx"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.deliveries.waiting`,description="Deliveries that wait, retrying and held ones among them"
+// +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.deliveries.oldestDueTime`,description="Since when the oldest due delivery waits"
+// +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.deliveries.deadLettered`,description="Dead letters"
+// +kubebuilder:printcolumn:name="Last-Success",type=date,JSONPath=`.status.health.lastSuccessTime`,description="When a delivery was last answered 2xx"
+// +kubebuilder:printcolumn:name="Score",type=integer,JSONPath=`.status.health.score`,priority=1,description="Health, 0 to 100"
+// +kubebuilder:printcolumn:name="Last-Error",type=string,JSONPath=`.status.health.lastFailure.reason`,priority=1,description="Why the last failed attempt failed"
+// +kubebuilder:printcolumn:name="Last-Event",type=date,JSONPath=`.status.health.lastEventTime`,priority=1,description="When an event was last accepted"
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`,priority=1,description="Where events are posted"
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.pool`,priority=1,description="The DeliveryPool that delivers"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name"
 type WebhookEndpoint struct {

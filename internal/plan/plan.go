@@ -48,6 +48,14 @@ type Endpoint struct {
 	EndpointKey
 	// UID is the object's uid; empty where objects come from files.
 	UID string `json:"uid,omitempty"`
+	// NamespaceUID is its namespace's uid: a namespace made anew inherits nothing. Empty
+	// where objects come from files.
+	NamespaceUID string `json:"namespaceUID,omitempty"`
+	// Generation is the object's metadata.generation that this entry was made from; 0
+	// where objects come from files.
+	Generation int64 `json:"generation,omitempty"`
+	// Version is the plan's version in which this entry took its present form.
+	Version uint64 `json:"version,omitempty"`
 	// Hash covers the resolved content (URL, keys, policy and so on, but no former keys).
 	// A change of it is a "change of spec, Secret or policy": it brings a disabled endpoint
 	// back. Time alone never changes it.
@@ -60,6 +68,9 @@ type Endpoint struct {
 	Problem *Problem `json:"problem,omitempty"`
 	// URL is the absolute http or https URL that deliveries are posted to.
 	URL string `json:"url,omitempty"`
+	// Service is set where URL names a Service of the cluster: these addresses alone are
+	// dialled, without asking a resolver, the pool's egress rules or a proxy.
+	Service *Service `json:"service,omitempty"`
 	// EventTypes are the patterns it takes (event.MatchType); empty takes all.
 	EventTypes []string `json:"eventTypes,omitempty"`
 	// MatchAttributes must all equal those of an event; sorted by name.
@@ -85,6 +96,12 @@ type Endpoint struct {
 	Retry    retry.Policy `json:"retry"`
 	// Suspend is a person's pause: events are held.
 	Suspend bool `json:"suspend,omitempty"`
+}
+
+// Service is a Service of the cluster as it was resolved.
+type Service struct {
+	// Addresses are its cluster IPs with the port, in the Service's order.
+	Addresses []netip.AddrPort `json:"addresses"`
 }
 
 // Problem says why an endpoint cannot be used, in the words of a condition.
@@ -206,6 +223,9 @@ type Pool struct {
 	// AbsentSince is when a complete look first missed the DeliveryPool of Source.
 	// Its settings stay in force for a while, since absence alone is not deletion.
 	AbsentSince time.Time `json:"absentSince,omitzero"`
+	// Namespaces are those whose events are taken, sorted; nil: all. An empty list that is
+	// not nil admits none.
+	Namespaces *[]string `json:"namespaces,omitempty"`
 	// DefaultRetry is the retry policy of endpoints that name none; nil means the
 	// built-in one. Each Endpoint holds its own policy resolved: this one only
 	// carries the setting from one plan to the next.

@@ -16,6 +16,12 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=doorstep.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Address"):
+		return &apiv1alpha1.AddressApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AllowedNamespaces"):
+		return &apiv1alpha1.AllowedNamespacesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AttemptFailure"):
+		return &apiv1alpha1.AttemptFailureApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AttributeMatch"):
 		return &apiv1alpha1.AttributeMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Auth"):
@@ -38,12 +44,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DeliveryPoolStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeniedNetwork"):
 		return &apiv1alpha1.DeniedNetworkApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveRetry"):
+		return &apiv1alpha1.EffectiveRetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Egress"):
 		return &apiv1alpha1.EgressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EgressNetwork"):
 		return &apiv1alpha1.EgressNetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EgressProxy"):
 		return &apiv1alpha1.EgressProxyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EmbeddedStore"):
+		return &apiv1alpha1.EmbeddedStoreApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EndpointDeliveries"):
+		return &apiv1alpha1.EndpointDeliveriesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EndpointHealth"):
+		return &apiv1alpha1.EndpointHealthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EndpointLimits"):
 		return &apiv1alpha1.EndpointLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExponentialBackoff"):
@@ -58,14 +72,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.HMACTimestampApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Ingest"):
 		return &apiv1alpha1.IngestApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IngestService"):
+		return &apiv1alpha1.IngestServiceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IngestTLS"):
+		return &apiv1alpha1.IngestTLSApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Jitter"):
 		return &apiv1alpha1.JitterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Monitoring"):
+		return &apiv1alpha1.MonitoringApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceLimits"):
 		return &apiv1alpha1.NamespaceLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("OAuth2ClientCredentials"):
 		return &apiv1alpha1.OAuth2ClientCredentialsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodSecurityContext"):
+		return &apiv1alpha1.PodSecurityContextApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PoolLimits"):
 		return &apiv1alpha1.PoolLimitsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QueueStatus"):
+		return &apiv1alpha1.QueueStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):
 		return &apiv1alpha1.RateLimitApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Responses"):
@@ -86,18 +110,34 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SecretKeyReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ServiceReference"):
+		return &apiv1alpha1.ServiceReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Signing"):
 		return &apiv1alpha1.SigningApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SigningKey"):
 		return &apiv1alpha1.SigningKeyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SigningKeyStatus"):
+		return &apiv1alpha1.SigningKeyStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SigningStatus"):
+		return &apiv1alpha1.SigningStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Store"):
+		return &apiv1alpha1.StoreApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StoreStatus"):
+		return &apiv1alpha1.StoreStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SuccessPercent"):
+		return &apiv1alpha1.SuccessPercentApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TLS"):
 		return &apiv1alpha1.TLSApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("URLSource"):
+		return &apiv1alpha1.URLSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpoint"):
 		return &apiv1alpha1.WebhookEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpointSpec"):
 		return &apiv1alpha1.WebhookEndpointSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpointStatus"):
 		return &apiv1alpha1.WebhookEndpointStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkerTemplate"):
+		return &apiv1alpha1.WorkerTemplateApplyConfiguration{}
 
 	}
 	return nil

@@ -23,6 +23,44 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.Address
+  map:
+    fields:
+    - name: CACerts
+      type:
+        scalar: string
+    - name: audience
+      type:
+        scalar: string
+    - name: url
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.AllowedNamespaces
+  map:
+    fields:
+    - name: from
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.AllowedNamespacesFrom
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.AllowedNamespacesFrom
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.AttemptFailure
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+    - name: statusCode
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.AttributeMatch
   map:
     fields:
@@ -121,6 +159,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.DeliveryPoolSpec
   map:
     fields:
+    - name: allowedNamespaces
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.AllowedNamespaces
     - name: defaultRetryPolicy
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.RetryPolicySpec
@@ -133,15 +174,36 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: limits
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.PoolLimits
+    - name: monitoring
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Monitoring
+    - name: networkPolicy
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.NetworkPolicyMode
+    - name: replicas
+      type:
+        scalar: numeric
     - name: retention
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Retention
+    - name: store
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Store
     - name: suspend
       type:
         scalar: boolean
+    - name: template
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.WorkerTemplate
+    - name: updatePolicy
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.UpdatePolicy
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.DeliveryPoolStatus
   map:
     fields:
+    - name: address
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Address
     - name: conditions
       type:
         list:
@@ -150,10 +212,22 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: endpoints
+      type:
+        scalar: numeric
     - name: observedGeneration
       type:
         scalar: numeric
       default: -1
+    - name: queue
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.QueueStatus
+    - name: readyReplicas
+      type:
+        scalar: numeric
+    - name: store
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.StoreStatus
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.DeniedNetwork
   map:
     fields:
@@ -162,6 +236,18 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
   scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.EffectiveRetry
+  map:
+    fields:
+    - name: attempts
+      type:
+        scalar: numeric
+    - name: policy
+      type:
+        scalar: string
+    - name: span
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Egress
   map:
     fields:
@@ -218,6 +304,72 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: url
       type:
         scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.EmbeddedStore
+  map:
+    fields:
+    - name: accessMode
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.StoreAccessMode
+    - name: size
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: storageClassName
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointDeliveries
+  map:
+    fields:
+    - name: deadLettered
+      type:
+        scalar: numeric
+    - name: held
+      type:
+        scalar: numeric
+    - name: heldUntil
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: inFlight
+      type:
+        scalar: numeric
+    - name: oldestDueTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: retrying
+      type:
+        scalar: numeric
+    - name: waiting
+      type:
+        scalar: numeric
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointHealth
+  map:
+    fields:
+    - name: attempts
+      type:
+        scalar: numeric
+    - name: lastEventTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: lastFailure
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.AttemptFailure
+    - name: lastSuccessTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: limitedBy
+      type:
+        scalar: string
+    - name: p50
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: p95
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: score
+      type:
+        scalar: numeric
+    - name: successPercent
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SuccessPercent
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointLimits
   map:
     fields:
@@ -301,6 +453,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretKeyRef
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.IPFamilyPolicy
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Ingest
   map:
     fields:
@@ -313,6 +467,34 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxPayloadBytes
       type:
         scalar: numeric
+    - name: service
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.IngestService
+    - name: tls
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.IngestTLS
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.IngestService
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: ipFamilyPolicy
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.IPFamilyPolicy
+    - name: type
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.IngestServiceType
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.IngestServiceType
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.IngestTLS
+  map:
+    fields:
+    - name: secretRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Jitter
   map:
     fields:
@@ -324,6 +506,17 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.JitterType
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.JitterType
   scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.Monitoring
+  map:
+    fields:
+    - name: interval
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.NamespaceLimits
   map:
     fields:
@@ -333,6 +526,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: waitingBytesPercent
       type:
         scalar: numeric
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.NetworkPolicyMode
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.OAuth2ClientCredentials
   map:
     fields:
@@ -360,6 +555,24 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.PayloadRetention
   scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.PodSecurityContext
+  map:
+    fields:
+    - name: fsGroup
+      type:
+        scalar: numeric
+    - name: runAsGroup
+      type:
+        scalar: numeric
+    - name: runAsUser
+      type:
+        scalar: numeric
+    - name: supplementalGroups
+      type:
+        list:
+          elementType:
+            scalar: numeric
+          elementRelationship: associative
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.PoolLimits
   map:
     fields:
@@ -372,6 +585,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: perNamespace
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.NamespaceLimits
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.QueueStatus
+  map:
+    fields:
+    - name: deadLettered
+      type:
+        scalar: numeric
+    - name: held
+      type:
+        scalar: numeric
+    - name: oldestDueTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: retrying
+      type:
+        scalar: numeric
+    - name: waiting
+      type:
+        scalar: numeric
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.RateLimit
   map:
     fields:
@@ -490,6 +721,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.RetryPolicyStatus
   map:
     fields:
+    - name: attempts
+      type:
+        scalar: numeric
     - name: conditions
       type:
         list:
@@ -498,10 +732,22 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: effectiveSchedule
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+          elementRelationship: atomic
+    - name: endpoints
+      type:
+        scalar: numeric
     - name: observedGeneration
       type:
         scalar: numeric
       default: -1
+    - name: span
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
   map:
     fields:
@@ -517,6 +763,26 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.ServiceReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: path
+      type:
+        scalar: string
+    - name: port
+      type:
+        scalar: numeric
+    - name: scheme
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.ServiceScheme
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.ServiceScheme
+  scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.SignatureScheme
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.Signing
@@ -554,6 +820,75 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretKeyRef
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningKeyOrigin
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningKeyStatus
+  map:
+    fields:
+    - name: expiresAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: fingerprint
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: notBefore
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: origin
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningKeyOrigin
+    - name: secretName
+      type:
+        scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningStatus
+  map:
+    fields:
+    - name: keys
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningKeyStatus
+          elementRelationship: atomic
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.Store
+  map:
+    fields:
+    - name: embedded
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EmbeddedStore
+    - name: type
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.StoreType
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.StoreAccessMode
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.StoreStatus
+  map:
+    fields:
+    - name: capacityBytes
+      type:
+        scalar: numeric
+    - name: usedBytes
+      type:
+        scalar: numeric
+    - name: usedPercent
+      type:
+        scalar: numeric
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.StoreType
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.SuccessPercent
+  map:
+    fields:
+    - name: 1h
+      type:
+        scalar: numeric
+    - name: 24h
+      type:
+        scalar: numeric
+    - name: 5m
+      type:
+        scalar: numeric
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.TLS
   map:
     fields:
@@ -570,6 +905,14 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.TimestampUnit
+  scalar: string
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.URLSource
+  map:
+    fields:
+    - name: secretKeyRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretKeyReference
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.UpdatePolicy
   scalar: string
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.WebhookEndpoint
   map:
@@ -640,6 +983,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: retryPolicyRef
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.RetryPolicyReference
+    - name: serviceRef
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.ServiceReference
     - name: signing
       type:
         namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Signing
@@ -655,6 +1001,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: url
       type:
         scalar: string
+    - name: urlFrom
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.URLSource
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.WebhookEndpointStatus
   map:
     fields:
@@ -666,10 +1015,177 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: dedupeHorizon
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.Duration
+    - name: deliveries
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointDeliveries
+    - name: effectiveRetry
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EffectiveRetry
+    - name: health
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.EndpointHealth
+    - name: host
+      type:
+        scalar: string
     - name: observedGeneration
       type:
         scalar: numeric
       default: -1
+    - name: pool
+      type:
+        scalar: string
+    - name: signing
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SigningStatus
+- name: com.github.doorstep-dev.doorstep.api.v1alpha1.WorkerTemplate
+  map:
+    fields:
+    - name: affinity
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: imagePullSecrets
+      type:
+        list:
+          elementType:
+            namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.SecretReference
+          elementRelationship: associative
+          keys:
+          - name
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: nodeSelector
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: podSecurityContext
+      type:
+        namedType: com.github.doorstep-dev.doorstep.api.v1alpha1.PodSecurityContext
+    - name: priorityClassName
+      type:
+        scalar: string
+    - name: resources
+      type:
+        namedType: io.k8s.api.core.v1.ResourceRequirements
+    - name: tolerations
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.Toleration
+          elementRelationship: atomic
+    - name: topologySpreadConstraints
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.TopologySpreadConstraint
+          elementRelationship: atomic
+- name: io.k8s.api.core.v1.NodeInclusionPolicy
+  scalar: string
+- name: io.k8s.api.core.v1.ResourceClaim
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: request
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.ResourceList
+  map:
+    elementType:
+      namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: io.k8s.api.core.v1.ResourceRequirements
+  map:
+    fields:
+    - name: claims
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.ResourceClaim
+          elementRelationship: associative
+          keys:
+          - name
+    - name: limits
+      type:
+        namedType: io.k8s.api.core.v1.ResourceList
+    - name: requests
+      type:
+        namedType: io.k8s.api.core.v1.ResourceList
+- name: io.k8s.api.core.v1.TaintEffect
+  scalar: string
+- name: io.k8s.api.core.v1.Toleration
+  map:
+    fields:
+    - name: effect
+      type:
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.TolerationOperator
+    - name: tolerationSeconds
+      type:
+        scalar: numeric
+    - name: value
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.TolerationOperator
+  scalar: string
+- name: io.k8s.api.core.v1.TopologySpreadConstraint
+  map:
+    fields:
+    - name: labelSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: matchLabelKeys
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: maxSkew
+      type:
+        scalar: numeric
+    - name: minDomains
+      type:
+        scalar: numeric
+    - name: nodeAffinityPolicy
+      type:
+        namedType: io.k8s.api.core.v1.NodeInclusionPolicy
+    - name: nodeTaintsPolicy
+      type:
+        namedType: io.k8s.api.core.v1.NodeInclusionPolicy
+    - name: topologyKey
+      type:
+        scalar: string
+    - name: whenUnsatisfiable
+      type:
+        namedType: io.k8s.api.core.v1.UnsatisfiableConstraintAction
+- name: io.k8s.api.core.v1.UnsatisfiableConstraintAction
+  scalar: string
 - name: io.k8s.apimachinery.pkg.api.resource.Quantity
   scalar: untyped
   list:
@@ -715,6 +1231,38 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+  scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
   map:
     fields:

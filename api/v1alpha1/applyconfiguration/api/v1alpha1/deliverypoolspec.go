@@ -2,11 +2,30 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/doorstep-dev/doorstep/api/v1alpha1"
+)
+
 // DeliveryPoolSpecApplyConfiguration represents a declarative configuration of the DeliveryPoolSpec type for use
 // with apply.
 //
 // DeliveryPoolSpec says how a pool of workers takes in, keeps and sends events.
 type DeliveryPoolSpecApplyConfiguration struct {
+	// store is where the queue is kept. Unset: an embedded store on a volume of 10Gi of the cluster's default storage class.
+	Store *StoreApplyConfiguration `json:"store,omitempty"`
+	// replicas is how many workers there are. The embedded store serves exactly 1. Unset: 1.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// allowedNamespaces says whose endpoints the pool delivers to and whose events it takes. Unset: those of all namespaces.
+	AllowedNamespaces *AllowedNamespacesApplyConfiguration `json:"allowedNamespaces,omitempty"`
+	// updatePolicy says when workers get the manager's image: Automatic, once the manager has another one, or OnRequest, when
+	// the annotation doorstep.dev/restart-requested-at changes. Unset: Automatic.
+	UpdatePolicy *apiv1alpha1.UpdatePolicy `json:"updatePolicy,omitempty"`
+	// networkPolicy says whether a NetworkPolicy for the workers is kept: Managed or None. Unset: Managed.
+	NetworkPolicy *apiv1alpha1.NetworkPolicyMode `json:"networkPolicy,omitempty"`
+	// monitoring is for the ServiceMonitor, which is made where that kind exists. Unset: it has the default of each field.
+	Monitoring *MonitoringApplyConfiguration `json:"monitoring,omitempty"`
+	// template is what the workers' pods have beside what the pool needs. Unset: nothing.
+	Template *WorkerTemplateApplyConfiguration `json:"template,omitempty"`
 	// suspend pauses every endpoint of the pool: events are accepted and held, nothing is sent. Unset: false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// defaultRetryPolicy is the retry policy of the pool's endpoints without retryPolicyRef. Unset: the built-in policy.
@@ -25,6 +44,62 @@ type DeliveryPoolSpecApplyConfiguration struct {
 // apply.
 func DeliveryPoolSpec() *DeliveryPoolSpecApplyConfiguration {
 	return &DeliveryPoolSpecApplyConfiguration{}
+}
+
+// WithStore sets the Store field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Store field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithStore(value *StoreApplyConfiguration) *DeliveryPoolSpecApplyConfiguration {
+	b.Store = value
+	return b
+}
+
+// WithReplicas sets the Replicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Replicas field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithReplicas(value int32) *DeliveryPoolSpecApplyConfiguration {
+	b.Replicas = &value
+	return b
+}
+
+// WithAllowedNamespaces sets the AllowedNamespaces field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AllowedNamespaces field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithAllowedNamespaces(value *AllowedNamespacesApplyConfiguration) *DeliveryPoolSpecApplyConfiguration {
+	b.AllowedNamespaces = value
+	return b
+}
+
+// WithUpdatePolicy sets the UpdatePolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UpdatePolicy field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithUpdatePolicy(value apiv1alpha1.UpdatePolicy) *DeliveryPoolSpecApplyConfiguration {
+	b.UpdatePolicy = &value
+	return b
+}
+
+// WithNetworkPolicy sets the NetworkPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NetworkPolicy field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithNetworkPolicy(value apiv1alpha1.NetworkPolicyMode) *DeliveryPoolSpecApplyConfiguration {
+	b.NetworkPolicy = &value
+	return b
+}
+
+// WithMonitoring sets the Monitoring field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Monitoring field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithMonitoring(value *MonitoringApplyConfiguration) *DeliveryPoolSpecApplyConfiguration {
+	b.Monitoring = value
+	return b
+}
+
+// WithTemplate sets the Template field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Template field is set to the value of the last call.
+func (b *DeliveryPoolSpecApplyConfiguration) WithTemplate(value *WorkerTemplateApplyConfiguration) *DeliveryPoolSpecApplyConfiguration {
+	b.Template = value
+	return b
 }
 
 // WithSuspend sets the Suspend field in the declarative configuration to the given value

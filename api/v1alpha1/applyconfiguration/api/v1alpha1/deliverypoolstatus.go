@@ -10,12 +10,23 @@ import (
 // with apply.
 //
 // DeliveryPoolStatus is what Doorstep reports about a pool. It follows kstatus: the object is current when observedGeneration
-// equals metadata.generation and Ready is True.
+// equals metadata.generation and Ready is True. The manager writes observedGeneration, the conditions Ready, Reconciling and
+// Stalled, address, endpoints and readyReplicas; the pool's worker writes the condition StorePressure, store and queue.
 type DeliveryPoolStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are the latest observations, one entry a type.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// address is where events are posted, as Knative's Addressable has it.
+	Address *AddressApplyConfiguration `json:"address,omitempty"`
+	// endpoints is how many WebhookEndpoints the pool delivers to.
+	Endpoints *int32 `json:"endpoints,omitempty"`
+	// readyReplicas is how many workers are ready.
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
+	// store tells of the store's volume.
+	Store *StoreStatusApplyConfiguration `json:"store,omitempty"`
+	// queue counts what is queued.
+	Queue *QueueStatusApplyConfiguration `json:"queue,omitempty"`
 }
 
 // DeliveryPoolStatusApplyConfiguration constructs a declarative configuration of the DeliveryPoolStatus type for use with
@@ -42,5 +53,45 @@ func (b *DeliveryPoolStatusApplyConfiguration) WithConditions(values ...*v1.Cond
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithAddress sets the Address field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Address field is set to the value of the last call.
+func (b *DeliveryPoolStatusApplyConfiguration) WithAddress(value *AddressApplyConfiguration) *DeliveryPoolStatusApplyConfiguration {
+	b.Address = value
+	return b
+}
+
+// WithEndpoints sets the Endpoints field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Endpoints field is set to the value of the last call.
+func (b *DeliveryPoolStatusApplyConfiguration) WithEndpoints(value int32) *DeliveryPoolStatusApplyConfiguration {
+	b.Endpoints = &value
+	return b
+}
+
+// WithReadyReplicas sets the ReadyReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReadyReplicas field is set to the value of the last call.
+func (b *DeliveryPoolStatusApplyConfiguration) WithReadyReplicas(value int32) *DeliveryPoolStatusApplyConfiguration {
+	b.ReadyReplicas = &value
+	return b
+}
+
+// WithStore sets the Store field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Store field is set to the value of the last call.
+func (b *DeliveryPoolStatusApplyConfiguration) WithStore(value *StoreStatusApplyConfiguration) *DeliveryPoolStatusApplyConfiguration {
+	b.Store = value
+	return b
+}
+
+// WithQueue sets the Queue field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Queue field is set to the value of the last call.
+func (b *DeliveryPoolStatusApplyConfiguration) WithQueue(value *QueueStatusApplyConfiguration) *DeliveryPoolStatusApplyConfiguration {
+	b.Queue = value
 	return b
 }

@@ -20,6 +20,10 @@ type IngestApplyConfiguration struct {
 	// apiKeysSecretRef names a Secret with the API keys of callers outside the cluster: one entry for each key's id, whose
 	// value is YAML {sha256, namespaces, verbs, endpoints, expiresAt}. Unset: there are none.
 	APIKeysSecretRef *SecretReferenceApplyConfiguration `json:"apiKeysSecretRef,omitempty"`
+	// tls makes ingest speak https. Unset: http, for callers in the cluster.
+	TLS *IngestTLSApplyConfiguration `json:"tls,omitempty"`
+	// service is for the Service that events are posted to. Unset: the default of each of its fields.
+	Service *IngestServiceApplyConfiguration `json:"service,omitempty"`
 }
 
 // IngestApplyConfiguration constructs a declarative configuration of the Ingest type for use with
@@ -49,5 +53,21 @@ func (b *IngestApplyConfiguration) WithDedupeWindow(value apiv1alpha1.Duration) 
 // If called multiple times, the APIKeysSecretRef field is set to the value of the last call.
 func (b *IngestApplyConfiguration) WithAPIKeysSecretRef(value *SecretReferenceApplyConfiguration) *IngestApplyConfiguration {
 	b.APIKeysSecretRef = value
+	return b
+}
+
+// WithTLS sets the TLS field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TLS field is set to the value of the last call.
+func (b *IngestApplyConfiguration) WithTLS(value *IngestTLSApplyConfiguration) *IngestApplyConfiguration {
+	b.TLS = value
+	return b
+}
+
+// WithService sets the Service field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Service field is set to the value of the last call.
+func (b *IngestApplyConfiguration) WithService(value *IngestServiceApplyConfiguration) *IngestApplyConfiguration {
+	b.Service = value
 	return b
 }

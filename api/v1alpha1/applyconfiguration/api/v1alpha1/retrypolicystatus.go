@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/doorstep-dev/doorstep/api/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -16,6 +17,14 @@ type RetryPolicyStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are the latest observations, one entry a type.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// effectiveSchedule lists the delays between attempts, without jitter, as they are in force: at most 200.
+	EffectiveSchedule []apiv1alpha1.Duration `json:"effectiveSchedule,omitempty"`
+	// attempts is how many attempts are made in all.
+	Attempts *int32 `json:"attempts,omitempty"`
+	// span is the time from the first attempt to the last, without jitter.
+	Span *apiv1alpha1.Duration `json:"span,omitempty"`
+	// endpoints is how many WebhookEndpoints use the policy.
+	Endpoints *int32 `json:"endpoints,omitempty"`
 }
 
 // RetryPolicyStatusApplyConfiguration constructs a declarative configuration of the RetryPolicyStatus type for use with
@@ -42,5 +51,39 @@ func (b *RetryPolicyStatusApplyConfiguration) WithConditions(values ...*v1.Condi
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithEffectiveSchedule adds the given value to the EffectiveSchedule field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the EffectiveSchedule field.
+func (b *RetryPolicyStatusApplyConfiguration) WithEffectiveSchedule(values ...apiv1alpha1.Duration) *RetryPolicyStatusApplyConfiguration {
+	for i := range values {
+		b.EffectiveSchedule = append(b.EffectiveSchedule, values[i])
+	}
+	return b
+}
+
+// WithAttempts sets the Attempts field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attempts field is set to the value of the last call.
+func (b *RetryPolicyStatusApplyConfiguration) WithAttempts(value int32) *RetryPolicyStatusApplyConfiguration {
+	b.Attempts = &value
+	return b
+}
+
+// WithSpan sets the Span field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Span field is set to the value of the last call.
+func (b *RetryPolicyStatusApplyConfiguration) WithSpan(value apiv1alpha1.Duration) *RetryPolicyStatusApplyConfiguration {
+	b.Span = &value
+	return b
+}
+
+// WithEndpoints sets the Endpoints field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Endpoints field is set to the value of the last call.
+func (b *RetryPolicyStatusApplyConfiguration) WithEndpoints(value int32) *RetryPolicyStatusApplyConfiguration {
+	b.Endpoints = &value
 	return b
 }

@@ -13,8 +13,14 @@ import (
 type WebhookEndpointSpecApplyConfiguration struct {
 	// url is where events are posted: an absolute http or https URL of at most 2048 characters, without user name,
 	// password or fragment. http needs egress.allowHTTP of the DeliveryPool. It is never printed in full, since query
-	// strings hold tokens.
+	// strings hold tokens. Exactly one of url, urlFrom and serviceRef is set.
 	URL *string `json:"url,omitempty"`
+	// urlFrom takes the URL from a Secret, for one whose path is itself a secret. The same rules hold for it as for url.
+	// Exactly one of url, urlFrom and serviceRef is set.
+	URLFrom *URLSourceApplyConfiguration `json:"urlFrom,omitempty"`
+	// serviceRef names a Service of the cluster that events are posted to. Its own address is dialled, and nothing else: no
+	// entry of egress.allow is needed, and egress.proxy is not used. Exactly one of url, urlFrom and serviceRef is set.
+	ServiceRef *ServiceReferenceApplyConfiguration `json:"serviceRef,omitempty"`
 	// eventTypes are the types of event this endpoint gets, 1 to 100 entries of at most 256 characters: an exact type
 	// (payment.completed), a type with * for one or more segments at its end (order.* takes order.created and
 	// order.item.added, but not order), or * alone. Unset: every type, except Doorstep's own doorstep.* events, which
@@ -76,6 +82,22 @@ func WebhookEndpointSpec() *WebhookEndpointSpecApplyConfiguration {
 // If called multiple times, the URL field is set to the value of the last call.
 func (b *WebhookEndpointSpecApplyConfiguration) WithURL(value string) *WebhookEndpointSpecApplyConfiguration {
 	b.URL = &value
+	return b
+}
+
+// WithURLFrom sets the URLFrom field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the URLFrom field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithURLFrom(value *URLSourceApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	b.URLFrom = value
+	return b
+}
+
+// WithServiceRef sets the ServiceRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceRef field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithServiceRef(value *ServiceReferenceApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	b.ServiceRef = value
 	return b
 }
 

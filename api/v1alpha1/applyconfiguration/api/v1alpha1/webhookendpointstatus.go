@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/doorstep-dev/doorstep/api/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -10,12 +11,29 @@ import (
 // with apply.
 //
 // WebhookEndpointStatus is what Doorstep reports about an endpoint. It follows kstatus: the object is current when observedGeneration
-// equals metadata.generation and Ready is True.
+// equals metadata.generation and Ready is True. The manager writes observedGeneration, the conditions Ready, Reconciling and
+// Stalled, host, effectiveRetry, dedupeHorizon and signing; the pool's worker writes the conditions Delivering and Healthy,
+// health and deliveries.
 type WebhookEndpointStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the conditions speak of; -1 before the first pass.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are the latest observations, one entry a type.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// host is the host, with its port where it has one, that events are posted to. The rest of the URL is never shown.
+	Host *string `json:"host,omitempty"`
+	// pool is the DeliveryPool that delivers to the endpoint, as namespace/name.
+	Pool *string `json:"pool,omitempty"`
+	// effectiveRetry is the retry policy in force.
+	EffectiveRetry *EffectiveRetryApplyConfiguration `json:"effectiveRetry,omitempty"`
+	// dedupeHorizon is how long a receiver should remember webhook-ids: longer than any of them can come again, replays
+	// apart.
+	DedupeHorizon *apiv1alpha1.Duration `json:"dedupeHorizon,omitempty"`
+	// signing tells of the signing keys.
+	Signing *SigningStatusApplyConfiguration `json:"signing,omitempty"`
+	// health tells what the receiver answered.
+	Health *EndpointHealthApplyConfiguration `json:"health,omitempty"`
+	// deliveries counts what is queued for the endpoint.
+	Deliveries *EndpointDeliveriesApplyConfiguration `json:"deliveries,omitempty"`
 }
 
 // WebhookEndpointStatusApplyConfiguration constructs a declarative configuration of the WebhookEndpointStatus type for use with
@@ -42,5 +60,61 @@ func (b *WebhookEndpointStatusApplyConfiguration) WithConditions(values ...*v1.C
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithHost sets the Host field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Host field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithHost(value string) *WebhookEndpointStatusApplyConfiguration {
+	b.Host = &value
+	return b
+}
+
+// WithPool sets the Pool field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Pool field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithPool(value string) *WebhookEndpointStatusApplyConfiguration {
+	b.Pool = &value
+	return b
+}
+
+// WithEffectiveRetry sets the EffectiveRetry field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EffectiveRetry field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithEffectiveRetry(value *EffectiveRetryApplyConfiguration) *WebhookEndpointStatusApplyConfiguration {
+	b.EffectiveRetry = value
+	return b
+}
+
+// WithDedupeHorizon sets the DedupeHorizon field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DedupeHorizon field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithDedupeHorizon(value apiv1alpha1.Duration) *WebhookEndpointStatusApplyConfiguration {
+	b.DedupeHorizon = &value
+	return b
+}
+
+// WithSigning sets the Signing field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Signing field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithSigning(value *SigningStatusApplyConfiguration) *WebhookEndpointStatusApplyConfiguration {
+	b.Signing = value
+	return b
+}
+
+// WithHealth sets the Health field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Health field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithHealth(value *EndpointHealthApplyConfiguration) *WebhookEndpointStatusApplyConfiguration {
+	b.Health = value
+	return b
+}
+
+// WithDeliveries sets the Deliveries field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Deliveries field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithDeliveries(value *EndpointDeliveriesApplyConfiguration) *WebhookEndpointStatusApplyConfiguration {
+	b.Deliveries = value
 	return b
 }
