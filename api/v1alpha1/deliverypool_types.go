@@ -7,7 +7,9 @@ import (
 )
 
 // DeliveryPoolSpec says how a pool of workers takes in, keeps and sends events.
-// +kubebuilder:validation:XValidation:rule="has(self.store) == has(oldSelf.store) || (has(self.store) ? self.store : oldSelf.store).type == 'Embedded'",message="store can't be added or removed later with another type than Embedded; make a new DeliveryPool instead"
+// +kubebuilder:validation:XValidation:rule="quantity(has(self.store) && has(self.store.embedded) && has(self.store.embedded.size) ? string(self.store.embedded.size) : '10Gi').compareTo(quantity(has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.size) ? string(oldSelf.store.embedded.size) : '10Gi')) >= 0",message="store.embedded.size can't be made smaller (unset, it is 10Gi), since volumes can't shrink; make a new DeliveryPool with a smaller one instead"
+// +kubebuilder:validation:XValidation:rule="(has(self.store) && has(self.store.embedded) && has(self.store.embedded.storageClassName) ? self.store.embedded.storageClassName : '') == (has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.storageClassName) ? oldSelf.store.embedded.storageClassName : '')",message="store.embedded.storageClassName can't be changed, added or removed, since a volume keeps its class; make a new DeliveryPool instead"
+// +kubebuilder:validation:XValidation:rule="(has(self.store) && has(self.store.embedded) && has(self.store.embedded.accessMode) ? self.store.embedded.accessMode : 'ReadWriteOnce') == (has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.accessMode) ? oldSelf.store.embedded.accessMode : 'ReadWriteOnce')",message="store.embedded.accessMode can't be changed, since a volume keeps its mode; make a new DeliveryPool instead"
 type DeliveryPoolSpec struct {
 	// store is where the queue is kept. Unset: an embedded store on a volume of 10Gi of the cluster's default storage class.
 	// +optional
@@ -161,9 +163,6 @@ type Store struct {
 
 // EmbeddedStore is a store on the worker's own volume.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName)",message="storageClassName can't be added or removed later, since a volume keeps its class; make a new DeliveryPool instead"
-// +kubebuilder:validation:XValidation:rule="(has(self.accessMode) ? self.accessMode : 'ReadWriteOnce') == (has(oldSelf.accessMode) ? oldSelf.accessMode : 'ReadWriteOnce')",message="accessMode can't be changed, since a volume keeps its mode; make a new DeliveryPool instead"
-// +kubebuilder:validation:XValidation:rule="quantity(has(self.size) ? string(self.size) : '10Gi').compareTo(quantity(has(oldSelf.size) ? string(oldSelf.size) : '10Gi')) >= 0",message="size can't be made smaller, since volumes can't shrink; make a new DeliveryPool with a smaller one instead"
 type EmbeddedStore struct {
 	// size is the volume's size, such as 20Gi: at least 1Gi. It can grow where the storage class allows that, and never
 	// shrinks. Unset: 10Gi.
@@ -175,7 +174,6 @@ type EmbeddedStore struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageClassName can't be changed, since a volume keeps its class; make a new DeliveryPool instead"
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
