@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 // What holds where a field is unset. Nothing writes these values into a spec.
 const (
@@ -78,3 +82,6 @@ func DefaultRetryResponses() []ResponsePattern {
 func DefaultDisableResponses() []ResponsePattern {
 	return []ResponsePattern{"410"}
 }
+
+// DefaultStoreSize returns spec.store.embedded.size of a DeliveryPool where it is unset.
+func DefaultStoreSize() resource.Quantity { return resource.MustParse("10Gi") }

@@ -80,3 +80,9 @@ func PlanShardName(pool string, shard int) string { return fmt.Sprintf("%s-plan-
 
 // PlanAcksName is the ConfigMap in which workers acknowledge the plan's versions: an entry of each Pod.
 func PlanAcksName(pool string) string { return pool + "-plan-acks" }
+
+// PlanSecretKey is the key that holds its bytes within each Secret of the plan.
+const PlanSecretKey = "plan"
+
+// PlanSecretType is the type of the Secrets of the plan.
+const PlanSecretType = "doorstep.dev/plan"
