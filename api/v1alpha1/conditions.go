@@ -27,6 +27,18 @@ const (
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
 	// ReasonRetryPolicyNotFound means that the RetryPolicy of retryPolicyRef does not exist.
 	ReasonRetryPolicyNotFound = "RetryPolicyNotFound"
+	// ReasonServiceNotFound means that the Service of serviceRef does not exist, or has no address yet.
+	ReasonServiceNotFound = "ServiceNotFound"
+	// ReasonPoolNotFound means that the DeliveryPool of the endpoint does not exist.
+	ReasonPoolNotFound = "PoolNotFound"
+	// ReasonPoolNotReady means that the DeliveryPool of the endpoint has no worker that takes its plan yet.
+	ReasonPoolNotReady = "PoolNotReady"
+	// ReasonPlanPending means that the endpoint is resolved, and not all workers have it yet.
+	ReasonPlanPending = "PlanPending"
+	// ReasonNamespaceNotAllowed means that the DeliveryPool does not admit the endpoint's namespace.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonPoolUnavailable, with Ready=Unknown, means that no worker of the DeliveryPool was heard of for minutes.
+	ReasonPoolUnavailable = "PoolUnavailable"
 )
 
 // Reasons of Ready=False with Stalled: the object waits for an edit, of itself or of what it refers to.
@@ -46,6 +58,13 @@ const (
 	ReasonURLInvalid = "URLInvalid"
 	// ReasonRetryPolicyInvalid means that a RetryPolicy, or the one of an endpoint or a pool, can't be used.
 	ReasonRetryPolicyInvalid = "RetryPolicyInvalid"
+	// ReasonRefNotPermitted means that an object of another namespace is referred to without its consent.
+	ReasonRefNotPermitted = "RefNotPermitted"
+	// ReasonServiceUnusable means that the Service of serviceRef can't be posted to: of type ExternalName, headless, without
+	// selector or without that port.
+	ReasonServiceUnusable = "ServiceUnusable"
+	// ReasonPlanEntryTooLarge means that the endpoint, with its certificates, takes too much room in the plan.
+	ReasonPlanEntryTooLarge = "PlanEntryTooLarge"
 	// ReasonSpecInvalid means that a field without a reason of its own is out of its range. The API server refuses such
 	// objects; this is for those that came past it.
 	ReasonSpecInvalid = "SpecInvalid"
@@ -74,3 +93,15 @@ const (
 	// ReasonNotInPlan means that the endpoint is absent without having been deleted; its deliveries are held.
 	ReasonNotInPlan = "NotInPlan"
 )
+
+// Stalls reports whether a reason of Ready=False means that only an edit can help, so that kstatus counts the object as
+// failed; for every other the object is under way.
+func Stalls(reason string) bool {
+	switch reason {
+	case ReasonSecretKeyMissing, ReasonKeyInvalid, ReasonFilterInvalid, ReasonCertificateInvalid, ReasonURLInvalid,
+		ReasonRetryPolicyInvalid, ReasonRefNotPermitted, ReasonServiceUnusable, ReasonPlanEntryTooLarge, ReasonSpecInvalid,
+		ReasonNamespaceNotAllowed:
+		return true
+	}
+	return false
+}

@@ -17,11 +17,12 @@ const (
 
 // compileAbsence decides on the endpoints that the former plan knew and that are
 // not to be seen now: noted as absent (held) first, and as deleted only once they
-// were missing from complete looks for AbsenceGrace. Both lists come out sorted.
+// were missing from complete looks for AbsenceGrace, or were found to be gone. Both lists
+// come out sorted.
 //
 // An endpoint whose text was refused is there, even if nothing is left to go on
 // with: it stays absent and never counts as deleted.
-func (c *compiler) compileAbsence(seen []plan.Endpoint, refused []plan.EndpointKey) ([]plan.Absence, []plan.Tombstone) {
+func (c *compiler) compileAbsence(seen []plan.Endpoint, in Objects) ([]plan.Absence, []plan.Tombstone) {
 	present := make(map[plan.EndpointKey]bool, len(seen))
 	for i := range seen {
 		present[seen[i].EndpointKey] = true
@@ -38,12 +39,21 @@ func (c *compiler) compileAbsence(seen []plan.Endpoint, refused []plan.EndpointK
 		}
 	}
 
+	gone := make(map[plan.EndpointKey]bool, len(in.Gone))
+	for _, k := range in.Gone {
+		gone[k] = true
+	}
 	var absent []plan.Absence
 	var dead []plan.Tombstone
 	buried := make(map[plan.EndpointKey]bool)
 	for _, a := range missing {
 		a.Signing = c.running(a.Signing)
-		if slices.Contains(refused, a.EndpointKey) {
+		if gone[a.EndpointKey] {
+			dead = append(dead, plan.Tombstone{EndpointKey: a.EndpointKey, DeletedAt: c.now})
+			buried[a.EndpointKey] = true
+			continue
+		}
+		if slices.Contains(in.Refused, a.EndpointKey) {
 			a.Since = time.Time{}
 			absent = append(absent, a)
 			continue

@@ -24,6 +24,15 @@ type Objects struct {
 	// Refused are endpoints that exist, but whose present text can't be taken and
 	// whose former text is not at hand. They go on as the former plan has them.
 	Refused []plan.EndpointKey
+	// Gone are endpoints that were looked for one by one and are known not to exist: they
+	// count as deleted at once, whatever Complete says.
+	Gone []plan.EndpointKey
+	// Services, Grants and Namespaces are of a cluster (Options.Cluster) only: the Services
+	// that serviceRefs name, who may name those of another namespace, and every namespace
+	// there is.
+	Services   []corev1.Service
+	Grants     []Grant
+	Namespaces []Namespace
 	// Complete is false when something could not be read: then the absence of an
 	// object means nothing, and only holds.
 	Complete bool
@@ -38,6 +47,9 @@ type Options struct {
 	ForwardTo *url.URL
 	// PoolName is the DeliveryPool that gives the settings; empty means "default".
 	PoolName string
+	// Cluster is set where the objects are those of a cluster, which knows Services and
+	// namespaces.
+	Cluster bool
 	// FirstLook is set on the first compile of a process. Absences that an earlier
 	// process noted count anew, since nobody looked in between.
 	FirstLook bool
@@ -83,6 +95,7 @@ type compiler struct {
 	policies       map[plan.EndpointKey]policy
 	secrets        map[plan.EndpointKey]*corev1.Secret
 	configMaps     map[plan.EndpointKey]*corev1.ConfigMap
+	cluster        cluster
 	problems       []Problem
 	next           time.Time // the soonest of lookAgain
 }
@@ -122,19 +135,22 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 		c.configMaps[plan.EndpointKey{Namespace: m.Namespace, Name: m.Name}] = m
 	}
 
+	c.cluster = newCluster(in)
 	p := &plan.Plan{Format: plan.Format, Version: 1}
 	c.pool = c.compilePool(in.Pools)
 	p.Pool = c.pool.plan
 	c.guard = egress.NewGuard(egress.PolicyOf(p.Pool.Egress), egress.Options{})
 	c.policies = c.compilePolicies(in.RetryPolicies)
 	p.Endpoints = c.compileEndpoints(in)
-	p.Absent, p.Tombstones = c.compileAbsence(p.Endpoints, in.Refused)
+	p.Absent, p.Tombstones = c.compileAbsence(p.Endpoints, in)
+	c.keepNumbers(p)
 	if previous != nil {
 		p.Version = previous.Version
 		if !plan.Equal(p, previous) {
 			p.Version++
 		}
 	}
+	c.numberNewEntries(p)
 	slices.SortFunc(c.problems, compareProblems)
 	return Result{Plan: p, Problems: slices.Compact(c.problems), NextAt: c.nextAt(p)}
 }

@@ -28,6 +28,9 @@ func (c *compiler) compileEndpoints(in Objects) []plan.Endpoint {
 	out := make([]plan.Endpoint, 0, len(in.Endpoints))
 	present := make(map[plan.EndpointKey]bool, len(in.Endpoints))
 	for i := range in.Endpoints {
+		if !c.admitted(&in.Endpoints[i]) {
+			continue
+		}
 		e := c.compileEndpoint(&in.Endpoints[i])
 		if !present[e.EndpointKey] {
 			present[e.EndpointKey] = true
@@ -68,10 +71,12 @@ func (r *resolver) fault(field, reason, format string, args ...any) {
 
 func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
 	r := &resolver{compiler: c, object: o}
+	address, service := r.address()
 	e := plan.Endpoint{
 		EndpointKey: plan.EndpointKey{Namespace: o.Namespace, Name: o.Name},
 		UID:         string(o.UID),
-		URL:         r.address(),
+		URL:         address,
+		Service:     service,
 		EventTypes:  r.eventTypes(),
 		Timeout:     r.timeout(),
 		MaxInFlight: r.maxInFlight(),
@@ -83,12 +88,16 @@ func (c *compiler) compileEndpoint(o *v1alpha1.WebhookEndpoint) plan.Endpoint {
 		DataOnly:        r.dataOnly(),
 		Headers:         r.headers(),
 		Auth:            r.auth(),
-		TLS:             r.tls(),
+		TLS:             r.tls(address),
 		RateLimit:       r.rateLimit(),
 		Ordering:        r.ordering(),
 
 		Suspend: deref(o.Spec.Suspend),
 	}
+	if c.opts.Cluster {
+		e.NamespaceUID, e.Generation = c.cluster.namespaces[o.Namespace].UID, o.Generation
+	}
+	r.fit(&e)
 	e.Problem = r.first
 	e.Hash = endpointHash(&e)
 	e.FirstSeen = c.firstSeen(e.EndpointKey)
@@ -140,7 +149,8 @@ func (c *compiler) firstSeen(k plan.EndpointKey) time.Time {
 func endpointHash(e *plan.Endpoint) string {
 	content := *e
 	// What it is called, when it was seen and what is wrong with it are not its content.
-	content.EndpointKey, content.UID, content.Hash, content.FirstSeen, content.Problem = plan.EndpointKey{}, "", "", time.Time{}, nil
+	content.EndpointKey, content.UID, content.NamespaceUID, content.Hash, content.FirstSeen, content.Problem = plan.EndpointKey{}, "", "", "", time.Time{}, nil
+	content.Generation, content.Version = 0, 0
 	content.Retry.Name = "" // the same policy by another name is no change
 	content.Signing.Keys = nil
 	for _, k := range e.Signing.Keys {
@@ -160,20 +170,34 @@ func endpointHash(e *plan.Endpoint) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// address is the URL to post to, empty when there is none that may be used.
-func (r *resolver) address() string {
+// address is the URL to post to, empty when there is none that may be used, with the
+// Service's addresses where it names one.
+func (r *resolver) address() (string, *plan.Service) {
 	const field = "spec.url"
+	spec := &r.object.Spec
 	if r.opts.ForwardTo != nil {
 		if !r.allowed(field, r.opts.ForwardTo) {
-			return ""
+			return "", nil
 		}
-		return r.opts.ForwardTo.String()
+		return r.opts.ForwardTo.String(), nil
 	}
-	u, ok := r.destination(field, r.object.Spec.URL)
+	if spec.ServiceRef != nil {
+		return r.service("spec.serviceRef", spec.ServiceRef)
+	}
+	text, where := spec.URL, field
+	if spec.URLFrom != nil {
+		where = "spec.urlFrom.secretKeyRef"
+		ref := spec.URLFrom.SecretKeyRef
+		var ok bool
+		if text, ok = r.credential(where, ref.Name, ref.Key, "the URL"); !ok {
+			return "", nil
+		}
+	}
+	u, ok := r.destination(where, text)
 	if !ok {
-		return ""
+		return "", nil
 	}
-	return u.String()
+	return u.String(), nil
 }
 
 func (r *resolver) eventTypes() []string {

@@ -111,6 +111,7 @@ func (c *compiler) settings(o *v1alpha1.DeliveryPool) poolSettings {
 		Retention: f.retention(deref(o.Spec.Retention)),
 	}
 	s.plan.APIKeys = c.apiKeys(o)
+	s.plan.Namespaces = c.admittedNamespaces(o)
 	if o.Spec.DefaultRetryPolicy != nil {
 		s.retry = compilePolicy("", o.Spec.DefaultRetryPolicy)
 		if s.retry.fault == nil {

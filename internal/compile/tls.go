@@ -25,15 +25,15 @@ const maxCACertificateRefs = 8
 // serverName is the CRD's pattern.
 var serverName = regexp.MustCompile(`^[A-Za-z0-9_]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9_])?$`)
 
-// tls resolves what an endpoint wants of https. With --forward-to it has no meaning: it
+// tls resolves what an endpoint wants of https; address is what its URL was resolved to. With --forward-to it has no meaning: it
 // belongs to another address.
-func (r *resolver) tls() plan.TLS {
+func (r *resolver) tls(address string) plan.TLS {
 	const field = "spec.tls"
 	t := r.object.Spec.TLS
 	if t == nil || r.opts.ForwardTo != nil {
 		return plan.TLS{}
 	}
-	if scheme, _, _ := strings.Cut(r.object.Spec.URL, "://"); strings.EqualFold(scheme, "http") {
+	if scheme, _, _ := strings.Cut(orDefault(r.object.Spec.URL, address), "://"); strings.EqualFold(scheme, "http") {
 		r.fault(field, v1alpha1.ReasonSpecInvalid, "tls needs an https url: over http no certificate is asked for or sent; remove tls, or use https")
 		return plan.TLS{}
 	}

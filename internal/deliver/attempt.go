@@ -38,7 +38,7 @@ func (c *Client) attempt(parent context.Context, r *Request, res *Result) {
 		res.fail(ReasonLocal, queue.SentNo, n.problem.Message)
 		return
 	}
-	way := n.route(to.endpoint.Namespace, to.url, to.tls, &to.way)
+	way := n.route(to.endpoint.Namespace, to.url, to.tls, to.service, &to.way)
 	defer way.release()
 	if way.denied != nil {
 		res.fail(ReasonDenied, queue.SentNo, messageDenied)
@@ -89,7 +89,7 @@ func (p *post) send(ctx context.Context, res *Result, token string) *http.Respon
 		res.explain(err, p.parent, ctx, u.Scheme == "https", a.connected.Load())
 		return nil
 	}
-	if p.way.network.proxy != nil && u.Scheme == "http" && resp.StatusCode == http.StatusProxyAuthRequired {
+	if p.way.network.proxy != nil && !p.way.direct && u.Scheme == "http" && resp.StatusCode == http.StatusProxyAuthRequired {
 		_ = resp.Body.Close()
 		reason, message := (&proxyError{status: resp.StatusCode}).explain()
 		res.fail(reason, queue.SentNo, message)

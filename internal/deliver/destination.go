@@ -19,7 +19,9 @@ type Destination struct {
 	url      *url.URL
 	timeout  time.Duration
 	dataOnly bool
-	signer   *sign.Signer
+	// service is set where url names a Service of the cluster.
+	service *plan.Service
+	signer  *sign.Signer
 	// fixed are headers that are the same each time, fromEvent those that are not.
 	fixed     []fixedHeader
 	fromEvent []plan.Header
@@ -42,13 +44,16 @@ func NewDestination(e *plan.Endpoint) (*Destination, *plan.Problem) {
 	if e.Problem != nil {
 		return nil, e.Problem
 	}
-	d := &Destination{endpoint: e.EndpointKey, timeout: e.Timeout, dataOnly: e.DataOnly}
+	d := &Destination{endpoint: e.EndpointKey, timeout: e.Timeout, dataOnly: e.DataOnly, service: e.Service}
 	if d.timeout <= 0 {
 		d.timeout = defaultTimeout
 	}
 	var err error
 	if d.url, err = egress.CheckURL(e.URL); err != nil {
 		return nil, &plan.Problem{Reason: "URLInvalid", Message: err.Error()}
+	}
+	if d.service != nil && len(d.service.Addresses) == 0 {
+		return nil, &plan.Problem{Reason: "ServiceNotFound", Message: "the Service has no address"}
 	}
 	if d.signer, err = sign.NewSigner(e.Signing); err != nil {
 		if errors.Is(err, sign.ErrNoKey) {

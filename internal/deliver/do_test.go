@@ -360,7 +360,7 @@ func TestVanishedHTTP2Peer(t *testing.T) {
 	address, connections := newPeer(t, proxyUntil(mustHost(t, s.URL), vanished))
 	c := newClient(t, Options{RootCAs: pool(s)})
 	r := newRequest(t, "https://"+address)
-	way := c.network.Load().route("default", r.Destination.url, nil, &r.Destination.way)
+	way := c.network.Load().route("default", r.Destination.url, nil, nil, &r.Destination.way)
 	way.release()
 	o := way.transport.HTTP2
 	if o.SendPingTimeout <= 0 || o.SendPingTimeout+o.PingTimeout > 30*time.Second {

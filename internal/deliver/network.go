@@ -134,19 +134,25 @@ type route struct {
 	transport *transport
 	// denied: the URL may not be used, as far as it shows without resolving a name.
 	denied error
+	// direct: the pool's proxy is not on the way.
+	direct bool
 }
 
-// route gives the way to a URL; settings may be nil for the defaults. It is kept in
-// remember for the next time. Release it.
-func (n *network) route(namespace string, u *url.URL, settings *tlsSettings, remember *atomic.Pointer[route]) *route {
+// route gives the way to a URL; settings may be nil for the defaults, and service for a
+// destination that is no Service of the cluster. It is kept in remember for the next time.
+// Release it.
+func (n *network) route(namespace string, u *url.URL, settings *tlsSettings, service *plan.Service, remember *atomic.Pointer[route]) *route {
 	now := time.Now().UnixNano()
 	for {
 		r := remember.Load()
 		if r == nil || r.network != n || (r.denied == nil && r.transport.dropped.Load()) {
-			r = &route{network: n}
-			view := n.guard.For(namespace)
-			if r.denied = view.CheckURL(u); r.denied == nil {
-				r.transport = n.transport(view, settings, now)
+			r = &route{network: n, direct: service != nil}
+			var d dialer = n.guard.For(namespace)
+			if service != nil {
+				d = serviceDialer(service.Addresses)
+			}
+			if r.denied = d.CheckURL(u); r.denied == nil {
+				r.transport = n.transport(d, r.direct, settings, now)
 			}
 			remember.Store(r)
 		}
@@ -162,15 +168,15 @@ func (r *route) release() {
 	}
 }
 
-// transport gives the transport for a view and settings, made on first use.
-func (n *network) transport(view *egress.View, settings *tlsSettings, now int64) *transport {
-	k := transportKey{tls: settings.key(), view: view.Key()}
+// transport gives the transport for a dialer and settings, made on first use.
+func (n *network) transport(d dialer, direct bool, settings *tlsSettings, now int64) *transport {
+	k := transportKey{tls: settings.key(), view: d.Key()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := n.transports[k]
 	if t == nil {
 		n.drop(now)
-		t = &transport{Transport: n.newTransport(view, settings)}
+		t = &transport{Transport: n.newTransport(d, direct, settings)}
 		if n.closed {
 			// For an attempt that began before the network was exchanged: nobody after it.
 			t.DisableKeepAlives = true
@@ -225,12 +231,12 @@ func (n *network) close() {
 }
 
 // newTransport sets up the net/http side.
-func (n *network) newTransport(view *egress.View, settings *tlsSettings) *http.Transport {
+func (n *network) newTransport(d dialer, direct bool, settings *tlsSettings) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	t := &http.Transport{
-		DialContext:            view.DialContext,
+		DialContext:            d.DialContext,
 		TLSClientConfig:        settings.config(n.roots),
 		TLSHandshakeTimeout:    connectTimeout,
 		DisableCompression:     true,
@@ -241,7 +247,7 @@ func (n *network) newTransport(view *egress.View, settings *tlsSettings) *http.T
 		Protocols:              protocols,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: pingTimeout},
 	}
-	if n.proxy != nil {
+	if n.proxy != nil && !direct {
 		n.proxy.use(t)
 	}
 	return t

@@ -206,7 +206,7 @@ func TestTransportsAreBounded(t *testing.T) {
 	n := c.network.Load()
 	view := n.guard.For("default")
 	for i := range maxTransports + 10 {
-		n.transport(view, &tlsSettings{hash: strconv.Itoa(i)}, int64(i))
+		n.transport(view, false, &tlsSettings{hash: strconv.Itoa(i)}, int64(i))
 	}
 	if len(n.transports) != maxTransports {
 		t.Errorf("%d transports", len(n.transports))

@@ -243,7 +243,7 @@ func (s *tokenSource) store(t *oauth2.Token, err error) {
 // ask makes one request for a token, by the same ways and under the same guard as every
 // other.
 func (s *tokenSource) ask(ctx context.Context, userAgent string, n *network) (*oauth2.Token, error) {
-	way := n.route(s.client.key.namespace, s.client.url, nil, &s.client.way)
+	way := n.route(s.client.key.namespace, s.client.url, nil, nil, &s.client.way)
 	defer way.release()
 	if way.denied != nil {
 		return nil, &tokenError{"the address of the token server is not allowed"}
