@@ -27,7 +27,7 @@ func TestAddressRules(t *testing.T) {
 		{"a path with a space", ref(", path: '/a b'"), []string{"spec.serviceRef.path: path must begin with a slash and be printable ASCII"}},
 		{"a path with half an encoding", ref(", path: /100%"), []string{"spec.serviceRef.path: path must use % only in encodings such as %20"}},
 		{"a path with a fragment", ref(", path: '/a#b'"), []string{"spec.serviceRef: path must not have a fragment; remove everything from the # on"}},
-		{"a path that is too long", ref(", path: /" + strings.Repeat("a", 1024)), []string{"spec.serviceRef.path: Too long"}},
+		{"a path that is too long", ref(", path: /" + strings.Repeat("a", 1024)), []string{"spec.serviceRef.path: may not be more than 1024 bytes"}},
 		{"another scheme", ref(", scheme: https"), []string{`spec.serviceRef.scheme: supported values: "HTTP", "HTTPS"`}},
 	})
 }

@@ -1,0 +1,183 @@
+package planstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+)
+
+const (
+	// tornPatience is how long index and shards may disagree before what is intact is used.
+	tornPatience = 10 * time.Second
+	// tornLook is the time between two looks at shards that disagree with their index.
+	tornLook = 500 * time.Millisecond
+	// damagedLook is how soon a damaged shard is looked for again.
+	damagedLook = 30 * time.Second
+)
+
+// Watcher follows a pool's plan in the API server: it watches the index by its name and
+// reads the shards that changed, by theirs. While the API server is away it goes on trying,
+// and the plan in use stays.
+type Watcher struct {
+	Client client.WithWatch
+	Pool   types.NamespacedName
+	Log    logr.Logger
+	// Use is called with each plan, from one goroutine. Damaged shards keep the entries that
+	// were last read of them; what was never read is missing.
+	Use func(context.Context, *plan.Plan, Report)
+}
+
+// Run follows the plan until ctx is done.
+func (w *Watcher) Run(ctx context.Context) error {
+	changed := make(chan []byte, 1)
+	tell := func(o any) {
+		s, ok := o.(*corev1.Secret)
+		if !ok {
+			return
+		}
+		select { // only the latest counts
+		case <-changed:
+		default:
+		}
+		changed <- s.Data[v1alpha1.PlanSecretKey]
+	}
+	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: w.listWatch(),
+		ObjectType:    &corev1.Secret{},
+		Handler: toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    tell,
+			UpdateFunc: func(_, o any) { tell(o) },
+			// An index that is gone deletes nothing: the plan in use stays.
+		},
+	})
+	var g errgroup.Group
+	g.Go(func() error { informer.RunWithContext(ctx); return nil })
+	g.Go(func() error { w.follow(ctx, changed); return nil })
+	return g.Wait()
+}
+
+// listWatch lists and watches the one Secret.
+func (w *Watcher) listWatch() toolscache.ListerWatcher {
+	one := func(o metav1.ListOptions) []client.ListOption {
+		return []client.ListOption{
+			client.InNamespace(w.Pool.Namespace),
+			client.MatchingFields{metav1.ObjectNameField: v1alpha1.PlanIndexName(w.Pool.Name)},
+			&client.ListOptions{Raw: &o},
+		}
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list := new(corev1.SecretList)
+			return list, w.Client.List(ctx, list, one(o)...)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return w.Client.Watch(ctx, new(corev1.SecretList), one(o)...)
+		},
+	}
+}
+
+// follow reads the plan of each index that comes, and looks again at what is damaged.
+func (w *Watcher) follow(ctx context.Context, changed <-chan []byte) {
+	r := reader{get: w.shard}
+	var again <-chan time.Time
+	for {
+		var b []byte
+		select {
+		case <-ctx.Done():
+			return
+		case b = <-changed:
+		case <-again:
+		}
+		again = nil
+		for next := true; next; {
+			ix := r.index
+			if b != nil {
+				var err error
+				if ix, err = unpackIndex(b); err != nil {
+					w.refuse(err)
+					break
+				}
+			}
+			report, newer := w.settle(ctx, &r, ix, changed)
+			b, next = newer, newer != nil
+			if next {
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if len(report.Damaged) > 0 {
+				w.Log.Error(nil, "Shards of the plan are damaged or missing; endpoints in them go on as they were, or are held; the manager writes them anew", "shards", report.Damaged)
+				again = time.After(damagedLook)
+			}
+			w.Use(ctx, r.plan(), report)
+		}
+	}
+}
+
+// refuse tells of an index that can't be used.
+func (w *Watcher) refuse(err error) {
+	if errors.Is(err, plan.ErrNewerFormat) {
+		w.Log.Error(err, "The plan is of a later release; the former one stays in use: update this worker")
+		return
+	}
+	w.Log.Error(err, "The index of the plan can't be read; the former plan stays in use, and the manager writes it anew")
+}
+
+// settle reads the shards of an index, and waits while they disagree with it, since they
+// may be being written, and as long as they can't be read. It ends early with a newer
+// index.
+func (w *Watcher) settle(ctx context.Context, r *reader, ix *index, changed <-chan []byte) (Report, []byte) {
+	begun := time.Now()
+	look := time.NewTicker(tornLook)
+	defer look.Stop()
+	told := false
+	for {
+		report, err := r.read(ctx, ix)
+		if err != nil && !told && ctx.Err() == nil {
+			told = true
+			w.Log.Error(err, "The plan changed and can't be read; the former one stays in use, and it is tried again")
+		}
+		if err == nil && (len(report.Damaged) == 0 || time.Since(begun) >= tornPatience) {
+			return report, nil
+		}
+		select {
+		case <-ctx.Done():
+			return report, nil
+		case newer := <-changed:
+			return report, newer
+		case <-look.C:
+		}
+	}
+}
+
+// shard reads one shard's bytes.
+func (w *Watcher) shard(ctx context.Context, n int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	name := v1alpha1.PlanShardName(w.Pool.Name, n)
+	var s corev1.Secret
+	err := w.Client.Get(ctx, types.NamespacedName{Namespace: w.Pool.Namespace, Name: name}, &s)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	return s.Data[v1alpha1.PlanSecretKey], nil
+}
