@@ -49,13 +49,13 @@ build: ## Build bin/doorstep.
 
 .PHONY: test
 test: interop-deps ## Run all tests: unit, conformance, property, interop, then each fuzz test for FUZZTIME.
-	go test -timeout 20m $(TESTFLAGS) ./...
+	assets=$$(hack/envtest.sh) && KUBEBUILDER_ASSETS=$$assets go test -timeout 20m $(TESTFLAGS) ./...
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: race
 race: ## Run the tests of internal/ under the race detector, which needs a C compiler.
 	hack/need.sh cc gcc libc6-dev
-	CGO_ENABLED=1 go test -race -timeout 30m $(TESTFLAGS) ./internal/...
+	assets=$$(hack/envtest.sh) && KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1 go test -race -timeout 30m $(TESTFLAGS) ./internal/...
 
 .PHONY: crash
 crash: ## Kill the process under load, 50 times unless DOORSTEP_CRASH_KILLS says otherwise, and count what is lost.
@@ -96,6 +96,7 @@ verify: $(GOLANGCI_LINT) ## Check generated files, formatting, modules, vet and 
 	$(GOLANGCI_LINT) fmt --diff
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
+	cd hack/k8s && go mod tidy -diff
 	go vet ./...
 	$(GOLANGCI_LINT) run
 
