@@ -91,6 +91,9 @@ func (p *Process) Running() bool {
 // Tail is the last of what the child wrote, for messages.
 func (p *Process) Tail() string { return p.tail.String() }
 
+// CloseInput closes the child's standard input, which it otherwise finds closed when this process ends.
+func (p *Process) CloseInput() { _ = p.stdin.Close() } // nobody is told: it is a pipe
+
 // Kill ends the child at once (SIGKILL) and waits for its end. Killing an ended
 // child does nothing.
 func (p *Process) Kill() {
