@@ -94,13 +94,25 @@ const (
 	ReasonNotInPlan = "NotInPlan"
 )
 
+// Reasons of a DeliveryPool's Ready=False.
+const (
+	// ReasonVolumePending means that the volume of the store is not there yet.
+	ReasonVolumePending = "VolumePending"
+	// ReasonVolumeNotExpandable means that the volume can't be made as large as store.embedded.size says.
+	ReasonVolumeNotExpandable = "VolumeNotExpandable"
+	// ReasonWorkerUnavailable means that no worker of the pool was heard of for a minute, or that none has ever come up.
+	ReasonWorkerUnavailable = "WorkerUnavailable"
+	// ReasonObjectsFailed means that objects of the pool can't be made.
+	ReasonObjectsFailed = "ObjectsFailed"
+)
+
 // Stalls reports whether a reason of Ready=False means that only an edit can help, so that kstatus counts the object as
 // failed; for every other the object is under way.
 func Stalls(reason string) bool {
 	switch reason {
 	case ReasonSecretKeyMissing, ReasonKeyInvalid, ReasonFilterInvalid, ReasonCertificateInvalid, ReasonURLInvalid,
 		ReasonRetryPolicyInvalid, ReasonRefNotPermitted, ReasonServiceUnusable, ReasonPlanEntryTooLarge, ReasonSpecInvalid,
-		ReasonNamespaceNotAllowed:
+		ReasonNamespaceNotAllowed, ReasonVolumeNotExpandable:
 		return true
 	}
 	return false

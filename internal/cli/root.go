@@ -99,6 +99,7 @@ func NewCommand(name string, s Streams) *cobra.Command {
 		newAPIKeyCommand(s),
 		newReceiveCommand(s),
 		newStandaloneCommand(s),
+		newManagerCommand(s),
 		newVersionCommand(s),
 	)
 	return root

@@ -16,8 +16,8 @@ import (
 
 // The keys of the Secret of a client of OAuth 2.0.
 const (
-	clientIDKey     = "clientID"
-	clientSecretKey = "clientSecret"
+	ClientIDKey     = "clientID"
+	ClientSecretKey = "clientSecret"
 )
 
 const (
@@ -113,8 +113,8 @@ func (r *resolver) oauth2(field string, o *v1alpha1.OAuth2ClientCredentials) *pl
 	out := &plan.OAuth2{TokenURL: u.String(), Scopes: slices.Clone(o.Scopes), Audience: o.Audience}
 	slices.Sort(out.Scopes)
 	ok = r.oauth2Parameters(field, o)
-	id, ok1 := r.credential(field+".secretRef", o.SecretRef.Name, clientIDKey, "the client's id")
-	secret, ok2 := r.credential(field+".secretRef", o.SecretRef.Name, clientSecretKey, "the client's secret")
+	id, ok1 := r.credential(field+".secretRef", o.SecretRef.Name, ClientIDKey, "the client's id")
+	secret, ok2 := r.credential(field+".secretRef", o.SecretRef.Name, ClientSecretKey, "the client's secret")
 	if !ok || !ok1 || !ok2 {
 		return nil
 	}

@@ -36,6 +36,13 @@ func (c *compiler) compilePolicies(in []v1alpha1.RetryPolicy) map[plan.EndpointK
 	return out
 }
 
+// Policy gives the retry policy of a RetryPolicy's spec with its defaults. An error names
+// the field, and what is wrong with it.
+func Policy(name string, spec *v1alpha1.RetryPolicySpec) (retry.Policy, error) {
+	p := compilePolicy(name, spec)
+	return p.retry, p.fault
+}
+
 // compilePolicy fills in the defaults of a RetryPolicy's spec and checks it by the
 // rules of the CRD again.
 func compilePolicy(name string, spec *v1alpha1.RetryPolicySpec) policy {

@@ -262,3 +262,10 @@ func secretValue(s *corev1.Secret, key string) (string, bool) {
 	v, ok := s.Data[key]
 	return string(v), ok
 }
+
+// HasGeneratedKey reports whether an endpoint of a plan signs with the key that was made
+// for it. Where its Secret is gone later, it is lost, not lacking: receivers know that key,
+// and no other is to be made.
+func HasGeneratedKey(e *plan.Endpoint) bool {
+	return e != nil && len(e.Signing.Keys) > 0 && e.Signing.Keys[0].Name == GeneratedKeyName
+}

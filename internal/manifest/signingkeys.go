@@ -47,7 +47,7 @@ func EnsureSigningKeys(dataDir string, in compile.Objects, previous *plan.Plan) 
 		if !compile.GeneratesKey(e) || present[plan.EndpointKey{Namespace: e.Namespace, Name: name}] {
 			continue
 		}
-		secret, isNew, err := ensureSigningKey(dataDir, e, hasOwnKey(former[plan.EndpointKey{Namespace: e.Namespace, Name: e.Name}]))
+		secret, isNew, err := ensureSigningKey(dataDir, e, compile.HasGeneratedKey(former[plan.EndpointKey{Namespace: e.Namespace, Name: e.Name}]))
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("signing key of WebhookEndpoint %s/%s: %w", e.Namespace, e.Name, err))
@@ -59,11 +59,6 @@ func EnsureSigningKeys(dataDir string, in compile.Objects, previous *plan.Plan) 
 		}
 	}
 	return add, made, errors.Join(failed...)
-}
-
-// hasOwnKey reports whether the endpoint signed with the key of <name>-signing.
-func hasOwnKey(e *plan.Endpoint) bool {
-	return e != nil && len(e.Signing.Keys) > 0 && e.Signing.Keys[0].Name == compile.GeneratedKeyName
 }
 
 func ensureSigningKey(dataDir string, e *v1alpha1.WebhookEndpoint, known bool) (secret *corev1.Secret, isNew bool, err error) {

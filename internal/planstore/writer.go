@@ -3,6 +3,7 @@ package planstore
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +24,10 @@ type Report struct {
 	Damaged []int
 }
 
-// Writer keeps one pool's plan in Secrets. It is not safe for concurrent use.
+// Writer keeps one pool's plan in Secrets. It is safe for concurrent use; its methods wait
+// for each other, so that Foreign never sees half a Write.
 type Writer struct {
+	mu     sync.Mutex
 	client client.Client
 	reader client.Reader
 	pool   types.NamespacedName
@@ -47,6 +50,8 @@ func NewWriter(c client.Client, reader client.Reader, pool types.NamespacedName,
 // index that can't be read leaves nothing: the plan is nil, and Damaged names every shard
 // that there may have been. plan.ErrNewerFormat means that a later release wrote it.
 func (w *Writer) Load(ctx context.Context) (*plan.Plan, Report, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.hashes, w.index, w.versions = map[int]string{}, "", map[string]string{}
 	b, err := w.get(ctx, v1alpha1.PlanIndexName(w.pool.Name))
 	if err != nil {
@@ -111,6 +116,8 @@ func (w *Writer) get(ctx context.Context, name string) ([]byte, error) {
 // or saw: someone changed or, with an empty resource version, removed it. The next Write
 // then writes it anew.
 func (w *Writer) Foreign(name, resourceVersion string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.versions[name] == resourceVersion {
 		return false
 	}
@@ -148,6 +155,8 @@ func (w *Writer) Write(ctx context.Context, p *plan.Plan) error {
 	if err != nil {
 		return fmt.Errorf("the index of the plan of DeliveryPool %s: %w", w.pool, err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for n, b := range packed {
 		if w.hashes[n] == ix.Shards[n] {
 			continue

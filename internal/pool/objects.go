@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	applyapps "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -40,6 +41,9 @@ type Settings struct {
 	Namespaces []string
 	// ServiceMonitor is set where that kind exists in the cluster.
 	ServiceMonitor bool
+	// ClaimSize is the size in the claim template, which can't be changed in place; nil: the
+	// pool's.
+	ClaimSize *resource.Quantity
 	// Restart is the text of the annotation that last restarted the workers; empty: none did.
 	Restart string
 }

@@ -75,13 +75,17 @@ func embedded(p *v1alpha1.DeliveryPool) v1alpha1.EmbeddedStore {
 // its pool is gone, and has no owner.
 func (b builder) claim() *applycore.PersistentVolumeClaimApplyConfiguration {
 	e := embedded(b.pool)
+	size := Size(b.pool)
+	if b.settings.ClaimSize != nil {
+		size = *b.settings.ClaimSize
+	}
 	mode := corev1.ReadWriteOnce
 	if e.AccessMode != "" {
 		mode = corev1.PersistentVolumeAccessMode(e.AccessMode)
 	}
 	spec := applycore.PersistentVolumeClaimSpec().WithAccessModes(mode).
 		WithVolumeMode(corev1.PersistentVolumeFilesystem).
-		WithResources(applycore.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: Size(b.pool)}))
+		WithResources(applycore.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: size}))
 	if e.StorageClassName != nil {
 		spec.WithStorageClassName(*e.StorageClassName)
 	}

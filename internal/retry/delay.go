@@ -61,6 +61,15 @@ func (p *Policy) step(attempt int) time.Duration {
 	return min(time.Duration(b), e.Max)
 }
 
+// Steps gives the delays after the 1st, 2nd … failure, without jitter.
+func (p *Policy) Steps() []time.Duration {
+	out := make([]time.Duration, 0, max(p.MaxAttempts()-1, 0))
+	for attempt := 1; attempt < p.MaxAttempts(); attempt++ {
+		out = append(out, p.step(attempt))
+	}
+	return out
+}
+
 // Span is the time from a delivery's first attempt to its last, by backoff alone,
 // cut to MaxAge. The attempts' own durations, jitter and Retry-After come on top.
 func (p *Policy) Span() time.Duration {

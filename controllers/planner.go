@@ -1,0 +1,279 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/compile"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/planstore"
+)
+
+const (
+	// passInterval is the least time between two passes over one pool.
+	passInterval = time.Second
+	// grantInterval is how soon a pool with endpoints that need a ReferenceGrant is looked at
+	// again: that kind may not exist in the cluster, so it isn't watched.
+	grantInterval = 10 * time.Second
+)
+
+// Planner writes the plan of each pool. Its requests are pools; whatever a plan depends on
+// brings its pool (watches.go).
+type Planner struct {
+	Client client.Client
+	// Live reads past the cache.
+	Live client.Reader
+	// SystemNamespace holds the installation's own pool.
+	SystemNamespace string
+	// Changed get the objects about which a pass said something new.
+	Changed Changed
+	// Now is the wall clock.
+	Now func() time.Time
+
+	mu    sync.Mutex
+	pools map[types.NamespacedName]*poolPlan
+}
+
+// Changed are queues of objects to be reconciled.
+type Changed struct {
+	Endpoints, Pools chan event.GenericEvent
+}
+
+// poolPlan is what is known of one pool. writer, data, previous, passed and looked belong to the pass, of
+// which there is one at a time for a pool; outcome is shared under the Planner's lock.
+type poolPlan struct {
+	uid      types.UID
+	writer   *planstore.Writer
+	data     *secretData
+	previous *plan.Plan
+	passed   time.Time
+	looked   map[plan.EndpointKey]time.Time
+	first    bool
+	outcome  *Outcome
+}
+
+// Outcome is what the last pass over a pool gave.
+type Outcome struct {
+	Plan *plan.Plan
+	// Endpoints are the plan's, by key; Problems are what is to be said, by the object's key.
+	Endpoints map[plan.EndpointKey]*plan.Endpoint
+	Problems  map[plan.EndpointKey][]compile.Problem
+	// Policies and Pool are problems of RetryPolicies, by key, and of the DeliveryPool.
+	Policies map[plan.EndpointKey][]compile.Problem
+	Pool     []compile.Problem
+	// Seen are the generations of the endpoints that the pass saw.
+	Seen map[plan.EndpointKey]int64
+}
+
+// Outcome gives what the last pass over a pool gave; nil before the first.
+func (p *Planner) Outcome(pool types.NamespacedName) *Outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.pools[pool]; s != nil {
+		return s.outcome
+	}
+	return nil
+}
+
+// Reconcile makes one pass over a pool.
+func (p *Planner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var pool v1alpha1.DeliveryPool
+	if err := p.Client.Get(ctx, req.NamespacedName, &pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, p.forget(ctx, req.NamespacedName)
+		}
+		return ctrl.Result{}, err
+	}
+	if !pool.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // its Secrets go with it; until then workers go on
+	}
+	s, err := p.state(ctx, &pool)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait := passInterval - p.Now().Sub(s.passed); wait > 0 && wait <= passInterval {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	s.passed = p.Now()
+	look, err := p.gather(ctx, &pool, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r := compile.Compile(look.objects, s.previous, p.Now(), compile.Options{Cluster: true, PoolName: pool.Name, FirstLook: s.first})
+	if err := s.writer.Write(ctx, r.Plan); err != nil {
+		// The former plan is in force; what this pass would have remembered, the next one will.
+		return ctrl.Result{}, err
+	}
+	if s.previous == nil || s.previous.Version != r.Plan.Version {
+		log.FromContext(ctx).Info("The plan changed", "version", r.Plan.Version, "endpoints", len(r.Plan.Endpoints))
+	}
+	s.previous, s.first = r.Plan, false
+	p.publish(&pool, s, look, r)
+	return ctrl.Result{RequeueAfter: p.next(r.NextAt, look)}, nil
+}
+
+// next is when to look again without a change; 0 for never.
+func (p *Planner) next(at time.Time, l look) time.Duration {
+	var wait time.Duration
+	if !at.IsZero() {
+		wait = max(at.Sub(p.Now()), passInterval)
+	}
+	if l.again > 0 && (wait == 0 || l.again < wait) {
+		wait = l.again
+	}
+	return wait
+}
+
+// state gives what is known of a pool. The first time it is read from the plan that was
+// written last; where that is damaged, what is left of it counts, and a version above
+// every one that a worker may have acknowledged.
+func (p *Planner) state(ctx context.Context, pool *v1alpha1.DeliveryPool) (*poolPlan, error) {
+	key := client.ObjectKeyFromObject(pool)
+	p.mu.Lock()
+	s := p.pools[key]
+	p.mu.Unlock()
+	if s != nil && s.uid == pool.UID {
+		return s, nil
+	}
+	s = &poolPlan{
+		uid:    pool.UID,
+		writer: planstore.NewWriter(p.Client, p.Live, key, pool.UID),
+		data:   newSecretData(p.Client, p.Live),
+		looked: map[plan.EndpointKey]time.Time{},
+		first:  true,
+	}
+	previous, report, err := s.writer.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the plan of DeliveryPool %s: %w", key, err)
+	}
+	if len(report.Damaged) > 0 {
+		log.FromContext(ctx).Info("Shards of the plan are damaged or missing; they are written anew from the objects of the cluster", "shards", report.Damaged)
+	}
+	if previous == nil {
+		if acked := p.lastAcknowledged(ctx, key); acked > 0 {
+			previous = &plan.Plan{Format: plan.Format, Version: acked}
+		}
+	}
+	s.previous = previous
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pools == nil {
+		p.pools = map[types.NamespacedName]*poolPlan{}
+	}
+	p.pools[key] = s
+	return s, nil
+}
+
+// lastAcknowledged is the highest version that a worker has acknowledged; 0 if none can be
+// seen.
+func (p *Planner) lastAcknowledged(ctx context.Context, pool types.NamespacedName) uint64 {
+	acks, err := acknowledged(ctx, p.Live, pool)
+	if err != nil || len(acks) == 0 {
+		return 0
+	}
+	return slices.Max(slices.Collect(maps.Values(acks)))
+}
+
+// forget ends the work for a pool that does not exist: its endpoints say so.
+func (p *Planner) forget(_ context.Context, pool types.NamespacedName) error {
+	p.mu.Lock()
+	s := p.pools[pool]
+	delete(p.pools, pool)
+	p.mu.Unlock()
+	if s == nil || s.outcome == nil {
+		return nil
+	}
+	for k := range s.outcome.Seen {
+		p.Changed.endpoint(k)
+	}
+	return nil
+}
+
+// publish makes a pass's outcome known, and has those reconciled about whom it says
+// something else than the one before.
+func (p *Planner) publish(pool *v1alpha1.DeliveryPool, s *poolPlan, l look, r compile.Result) {
+	o := &Outcome{
+		Plan:      r.Plan,
+		Endpoints: r.Plan.Index(),
+		Problems:  map[plan.EndpointKey][]compile.Problem{},
+		Policies:  map[plan.EndpointKey][]compile.Problem{},
+		Seen:      make(map[plan.EndpointKey]int64, len(l.objects.Endpoints)),
+	}
+	for i := range l.objects.Endpoints {
+		e := &l.objects.Endpoints[i]
+		o.Seen[plan.EndpointKey{Namespace: e.Namespace, Name: e.Name}] = e.Generation
+	}
+	for _, problem := range r.Problems {
+		k := plan.EndpointKey{Namespace: problem.Namespace, Name: problem.Name}
+		switch problem.Kind {
+		case compile.KindEndpoint:
+			o.Problems[k] = append(o.Problems[k], problem)
+		case compile.KindRetryPolicy:
+			o.Policies[k] = append(o.Policies[k], problem)
+		case compile.KindPool:
+			o.Pool = append(o.Pool, problem)
+		}
+	}
+	p.mu.Lock()
+	was := s.outcome
+	s.outcome = o
+	p.mu.Unlock()
+	for k := range o.Seen {
+		if was == nil || !o.says(k, was) {
+			p.Changed.endpoint(k)
+		}
+	}
+	if was != nil {
+		for k := range was.Seen {
+			if _, still := o.Seen[k]; !still {
+				p.Changed.endpoint(k)
+			}
+		}
+	}
+	if was == nil || !slices.Equal(was.Pool, o.Pool) || len(was.Endpoints) != len(o.Endpoints) {
+		p.Changed.pool(client.ObjectKeyFromObject(pool))
+	}
+}
+
+// says reports whether this outcome says the same of an endpoint as another.
+func (o *Outcome) says(k plan.EndpointKey, other *Outcome) bool {
+	a, b := o.Endpoints[k], other.Endpoints[k]
+	if (a == nil) != (b == nil) || a != nil && (a.Version != b.Version || a.Generation != b.Generation) {
+		return false
+	}
+	return o.Seen[k] == other.Seen[k] && slices.Equal(o.Problems[k], other.Problems[k])
+}
+
+func (c Changed) endpoint(k plan.EndpointKey) {
+	c.Endpoints <- event.GenericEvent{Object: named(&v1alpha1.WebhookEndpoint{}, k.Namespace, k.Name)}
+}
+
+func (c Changed) pool(k types.NamespacedName) {
+	c.Pools <- event.GenericEvent{Object: named(&v1alpha1.DeliveryPool{}, k.Namespace, k.Name)}
+}
+
+func named(o client.Object, namespace, name string) client.Object {
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// foreign reports whether a Secret of a plan was changed by someone else.
+func (p *Planner) foreign(pool types.NamespacedName, name, resourceVersion string) bool {
+	p.mu.Lock()
+	s := p.pools[pool]
+	p.mu.Unlock()
+	return s != nil && s.writer.Foreign(name, resourceVersion)
+}

@@ -1,0 +1,139 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// parallelReads is how many Secrets and ConfigMaps are read at once.
+const parallelReads = 16
+
+// secretData reads the Secrets and ConfigMaps that a pool's objects refer to. The cache
+// holds only the metadata of all that there are; the data of those that are needed is read
+// live, once for each of their resource versions, and of it only the needed keys are kept.
+type secretData struct {
+	cache client.Reader // metadata
+	live  client.Reader
+	known map[dataKey]kept
+}
+
+type dataKey struct {
+	types.NamespacedName
+	configMap bool
+}
+
+type kept struct {
+	version string
+	keys    int
+	data    map[string][]byte
+}
+
+func newSecretData(cache, live client.Reader) *secretData {
+	return &secretData{cache: cache, live: live, known: map[dataKey]kept{}}
+}
+
+// read gives what exists of the objects referred to, and forgets everything else. An error
+// means that one that exists could not be read: nothing is known of it then.
+func (s *secretData) read(ctx context.Context, r references) ([]corev1.Secret, []corev1.ConfigMap, error) {
+	next := make(map[dataKey]kept, len(r.secrets)+len(r.configMaps))
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelReads)
+	take := func(k dataKey, keys []string) {
+		g.Go(func() error {
+			got, ok, err := s.one(ctx, k, keys)
+			if err != nil || !ok {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			next[k] = got
+			return nil
+		})
+	}
+	for k, keys := range r.secrets {
+		take(dataKey{k, false}, keys)
+	}
+	for k, keys := range r.configMaps {
+		take(dataKey{k, true}, keys)
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	s.known = next
+	var secrets []corev1.Secret
+	var configMaps []corev1.ConfigMap
+	for k, v := range next {
+		meta := metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}
+		if k.configMap {
+			configMaps = append(configMaps, corev1.ConfigMap{ObjectMeta: meta, BinaryData: v.data})
+		} else {
+			secrets = append(secrets, corev1.Secret{ObjectMeta: meta, Data: v.data})
+		}
+	}
+	return secrets, configMaps, nil
+}
+
+// one gives the data of one object; false if it does not exist.
+func (s *secretData) one(ctx context.Context, k dataKey, keys []string) (kept, bool, error) {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if k.configMap {
+		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	}
+	if err := s.cache.Get(ctx, k.NamespacedName, meta); err != nil {
+		return kept{}, false, client.IgnoreNotFound(err)
+	}
+	if was, ok := s.known[k]; ok && was.version == meta.ResourceVersion && was.keys == len(keys) {
+		return was, true, nil
+	}
+	data, version, err := s.fetch(ctx, k)
+	if apierrors.IsNotFound(err) {
+		return kept{}, false, nil
+	}
+	if err != nil {
+		return kept{}, false, fmt.Errorf("read %s %s: %w", meta.Kind, k.NamespacedName, err)
+	}
+	return kept{version: version, keys: len(keys), data: only(data, keys)}, true, nil
+}
+
+// fetch reads an object live.
+func (s *secretData) fetch(ctx context.Context, k dataKey) (map[string][]byte, string, error) {
+	if k.configMap {
+		var m corev1.ConfigMap
+		err := s.live.Get(ctx, k.NamespacedName, &m)
+		data := m.BinaryData
+		if data == nil {
+			data = map[string][]byte{}
+		}
+		for key, text := range m.Data {
+			data[key] = []byte(text)
+		}
+		return data, m.ResourceVersion, err
+	}
+	var o corev1.Secret
+	err := s.live.Get(ctx, k.NamespacedName, &o)
+	return o.Data, o.ResourceVersion, err
+}
+
+// only keeps the keys that are read; all where none is named.
+func only(data map[string][]byte, keys []string) map[string][]byte {
+	if len(keys) == 0 {
+		return data
+	}
+	out := make(map[string][]byte, len(keys))
+	for _, k := range keys {
+		if v, ok := data[k]; ok {
+			out[k] = v
+		}
+	}
+	return out
+}
