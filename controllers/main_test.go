@@ -15,7 +15,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/controllers"
@@ -36,7 +35,10 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	ctx, cancel := context.WithCancel(context.Background())
-	c, err := cluster.Start(ctx, "..")
+	c, err := cluster.New()
+	if err == nil {
+		err = install(ctx, c)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		cancel()
@@ -61,18 +63,33 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "the manager ended:", err)
 		}
 	})
-	work.Go(func() { standIn(ctx, cluster.DefaultPool) })
+	work.Go(func() { standIn(ctx, defaultPool) })
 	return m.Run()
 }
 
-func managerOptions(ctx context.Context) (controllers.Options, error) {
-	file, err := world.KubeconfigFor(ctx, cluster.SystemNamespace, cluster.ManagerAccount)
-	if err != nil {
-		return controllers.Options{}, err
+// system is the installation's namespace, defaultPool its pool.
+const system = "doorstep-system"
+
+var defaultPool = types.NamespacedName{Namespace: system, Name: v1alpha1.DefaultPoolName}
+
+// install applies what config/default does, but for the manager's Deployment, which no
+// node would run.
+func install(ctx context.Context, c *cluster.Cluster) error {
+	if err := c.EnsureNamespace(ctx, system, nil); err != nil {
+		return err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
+	for _, folder := range []string{"config/rbac", "config/policy"} {
+		if err := c.Install(ctx, folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func managerOptions(ctx context.Context) (controllers.Options, error) {
+	config, err := world.ServiceAccount(ctx, system, "doorstep-manager")
 	return controllers.Options{
-		Config: config, Namespace: cluster.SystemNamespace, DefaultPool: true, Image: "registry.example.com/doorstep:v1",
+		Config: config, Namespace: system, DefaultPool: true, Image: "registry.example.com/doorstep:v1",
 		MetricsAddress: "0", ProbeAddress: "0", Concurrency: 4,
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryTime: 2 * time.Second,
 		Log: logr.FromSlogHandler(slog.NewTextHandler(&world.log, nil)),
@@ -161,7 +178,7 @@ func apply(t *testing.T, manifests string) {
 
 func namespace(t *testing.T, name string) {
 	t.Helper()
-	if err := world.MakeNamespace(t.Context(), name, nil); err != nil {
+	if err := world.EnsureNamespace(t.Context(), name, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -191,4 +208,3 @@ func ready(t *testing.T, namespace, name string, status metav1.ConditionStatus, 
 	})
 	return found
 }
-

@@ -6,5 +6,5 @@ import "embed"
 
 // Files holds one file a kind, named doorstep.dev_<plural>.yaml, each a single CustomResourceDefinition.
 //
-//go:embed *.yaml
+//go:embed doorstep.dev_*.yaml
 var Files embed.FS
