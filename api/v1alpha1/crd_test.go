@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -54,8 +55,14 @@ func loadCRD(t *testing.T, file string) *apiextensions.CustomResourceDefinition 
 	return &internal
 }
 
-func newAdmission(t *testing.T, kind string) *admission {
+// admissions keeps the compiled schemas, by kind.
+var admissions sync.Map
+
+func admissionOf(t *testing.T, kind string) *admission {
 	t.Helper()
+	if a, ok := admissions.Load(kind); ok {
+		return a.(*admission)
+	}
 	files := map[string]string{
 		"WebhookEndpoint": "doorstep.dev_webhookendpoints.yaml",
 		"RetryPolicy":     "doorstep.dev_retrypolicies.yaml",
@@ -74,7 +81,9 @@ func newAdmission(t *testing.T, kind string) *admission {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &admission{structural, schemaValidator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
+	a := &admission{structural, schemaValidator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
+	admissions.Store(kind, a)
+	return a
 }
 
 // judge returns what is wrong with the object, one text a fault; old is nil on creation. It fills in the CRD's defaults.
@@ -178,7 +187,7 @@ func TestDefaultsNeverEnterSpec(t *testing.T) {
 		"DeliveryPool":    "{}",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			a := newAdmission(t, kind)
+			a := admissionOf(t, kind)
 			obj := object(t, kind, "orders", spec)
 			want := fmt.Sprint(obj["spec"])
 			if faults := a.judge(obj, nil); faults != nil {

@@ -56,11 +56,8 @@ template:
 }
 
 func TestPoolName(t *testing.T) {
-	a := newAdmission(t, "DeliveryPool")
-	got := a.judge(object(t, "DeliveryPool", "a.b", "{}"), nil)
-	if want := []string{"<nil>: metadata.name must not contain a dot, since Services are named after it; use dashes"}; !sameFaults(got, want) {
-		t.Errorf("faults %q, want %q", got, want)
-	}
+	check(t, object(t, "DeliveryPool", "a.b", "{}"), nil,
+		[]string{"<nil>: metadata.name must not contain a dot, since Services are named after it; use dashes"})
 }
 
 // case CR162: what a volume can't do is refused in words, however it is written.
@@ -92,11 +89,7 @@ func TestStoreChanges(t *testing.T) {
 		{"the mode is added", "{}", embedded("accessMode: ReadWriteOncePod"), mode},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			a := newAdmission(t, "DeliveryPool")
-			got := a.judge(object(t, "DeliveryPool", "default", row.new), object(t, "DeliveryPool", "default", row.old))
-			if !sameFaults(got, row.want) {
-				t.Errorf("faults %q, want %q", got, row.want)
-			}
+			check(t, object(t, "DeliveryPool", "default", row.new), object(t, "DeliveryPool", "default", row.old), row.want)
 		})
 	}
 }

@@ -52,7 +52,8 @@ func (c *Cluster) Token(ctx context.Context, namespace, account string, audience
 // ServiceAccount makes the ServiceAccount unless it is there, and returns a configuration with a token of it.
 func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
-	if err := c.Client.Create(ctx, account); client.IgnoreAlreadyExists(err) != nil {
+	err := c.Client.Create(ctx, account)
+	if client.IgnoreAlreadyExists(err) != nil {
 		return nil, fmt.Errorf("making ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	token, err := c.Token(ctx, namespace, name)

@@ -62,8 +62,12 @@ var shared struct {
 }
 
 // Main runs a package's tests (run is the Run of its testing.M), of which those that call Shared share one control plane,
-// and returns the exit code.
+// and returns the exit code. Without the programs it runs none, and says how to get them.
 func Main(run func() int) int {
+	if _, err := findAssets(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	shared.Lock()
 	shared.main = true
 	shared.Unlock()
@@ -207,11 +211,13 @@ func (c *Cluster) Namespace(t testing.TB, prefix string) string {
 // EnsureNamespace makes the namespace with the labels, unless it is there.
 func (c *Cluster) EnsureNamespace(ctx context.Context, name string, labels map[string]string) error {
 	meta := metav1.ObjectMeta{Name: name, Labels: labels}
-	if err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: meta}); client.IgnoreAlreadyExists(err) != nil {
+	err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: meta})
+	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("making namespace %s: %w", name, err)
 	}
 	account := metav1.ObjectMeta{Name: "default", Namespace: name}
-	if err := c.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: account}); client.IgnoreAlreadyExists(err) != nil {
+	err = c.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: account})
+	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("making ServiceAccount default of namespace %s: %w", name, err)
 	}
 	return nil
