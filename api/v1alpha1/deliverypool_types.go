@@ -8,7 +8,7 @@ import (
 
 // DeliveryPoolSpec says how a pool of workers takes in, keeps and sends events.
 // +kubebuilder:validation:XValidation:rule="quantity(has(self.store) && has(self.store.embedded) && has(self.store.embedded.size) ? string(self.store.embedded.size) : '10Gi').compareTo(quantity(has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.size) ? string(oldSelf.store.embedded.size) : '10Gi')) >= 0",message="store.embedded.size can't be made smaller (unset, it is 10Gi), since volumes can't shrink; make a new DeliveryPool with a smaller one instead"
-// +kubebuilder:validation:XValidation:rule="(has(self.store) && has(self.store.embedded) && has(self.store.embedded.storageClassName) ? self.store.embedded.storageClassName : ”) == (has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.storageClassName) ? oldSelf.store.embedded.storageClassName : ”)",message="store.embedded.storageClassName can't be changed, added or removed, since a volume keeps its class; make a new DeliveryPool instead"
+// +kubebuilder:validation:XValidation:rule="(has(self.store) && has(self.store.embedded) && has(self.store.embedded.storageClassName) ? self.store.embedded.storageClassName : \"\") == (has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.storageClassName) ? oldSelf.store.embedded.storageClassName : \"\")",message="store.embedded.storageClassName can't be changed, added or removed, since a volume keeps its class; make a new DeliveryPool instead"
 // +kubebuilder:validation:XValidation:rule="(has(self.store) && has(self.store.embedded) && has(self.store.embedded.accessMode) ? self.store.embedded.accessMode : 'ReadWriteOnce') == (has(oldSelf.store) && has(oldSelf.store.embedded) && has(oldSelf.store.embedded.accessMode) ? oldSelf.store.embedded.accessMode : 'ReadWriteOnce')",message="store.embedded.accessMode can't be changed, since a volume keeps its mode; make a new DeliveryPool instead"
 type DeliveryPoolSpec struct {
 	// store is where the queue is kept. Unset: an embedded store on a volume of 10Gi of the cluster's default storage class.
@@ -650,8 +650,8 @@ type QueueStatus struct {
 // +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.queue.oldestDueTime`,description="Since when the oldest due delivery waits"
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address.url`,description="Where events are posted"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45",message="metadata.name must be at most 45 characters, since the names of the pool's objects are made from it; choose a shorter name"
-// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name must not contain a dot, since Services are named after it; use dashes"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 45",message="metadata.name must be at most 45 characters, since the names of the pool's objects are made from it; choose a shorter name",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="metadata.name must not contain a dot, since Services are named after it; use dashes",optionalOldSelf=true
 type DeliveryPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

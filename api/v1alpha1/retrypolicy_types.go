@@ -226,7 +226,7 @@ type RetryPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Span",type=string,JSONPath=`.status.span`,description="From the first attempt to the last"
 // +kubebuilder:printcolumn:name="Endpoints",type=integer,JSONPath=`.status.endpoints`,description="WebhookEndpoints that use it"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name",optionalOldSelf=true
 type RetryPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

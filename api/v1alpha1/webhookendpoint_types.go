@@ -846,7 +846,7 @@ type EndpointDeliveries struct {
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`,priority=1,description="Where events are posted"
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.pool`,priority=1,description="The DeliveryPool that delivers"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",message="metadata.name must be at most 63 characters; choose a shorter name",optionalOldSelf=true
 type WebhookEndpoint struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
