@@ -100,6 +100,7 @@ func NewCommand(name string, s Streams) *cobra.Command {
 		newReceiveCommand(s),
 		newStandaloneCommand(s),
 		newManagerCommand(s),
+		newWorkerCommand(s),
 		newVersionCommand(s),
 	)
 	return root

@@ -134,3 +134,10 @@ func mediaType(contentType string) string {
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
+
+// Unauthorized is the answer to a caller who is not known; detail says what to show.
+func Unauthorized(detail string) *Problem { return unauthorized(detail) }
+
+// Forbidden is the answer to a caller who may not do what it asks for; detail says who can
+// change that.
+func Forbidden(detail string) *Problem { return forbidden("Authorization", detail) }

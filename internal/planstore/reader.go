@@ -112,3 +112,23 @@ func sortedShards(ix *index) []int {
 	}
 	return out
 }
+
+// KeepDamaged gives p with what now, the plan in use, holds of the shards that the Report
+// names: a lost shard changes nothing for its endpoints.
+func KeepDamaged(p, now *plan.Plan, r Report) *plan.Plan {
+	lost := map[int]bool{}
+	for _, n := range r.Damaged {
+		lost[n] = true
+	}
+	ix := &index{Format: p.Format, Version: p.Version, Pool: p.Pool}
+	var shards []*shard
+	for _, s := range split(p) {
+		shards = append(shards, s)
+	}
+	for n, s := range split(now) {
+		if lost[n] {
+			shards[n] = s
+		}
+	}
+	return join(ix, shards)
+}

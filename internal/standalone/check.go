@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/go-logr/logr"
 
 	"github.com/doorstep-dev/doorstep/internal/deliver/egress"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
@@ -128,7 +125,7 @@ func (p *process) authorizer() (ingest.Authorizer, error) {
 		if err := manifest.CreateFile(file, []byte(text+"\n")); err != nil {
 			return nil, fmt.Errorf("write the API key: %w", err)
 		}
-		return ingest.PlanKeys(p.plan.Load, key), nil
+		return ingest.PlanKeys(p.engine.Plan, key), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the API key: %w", err)
@@ -137,7 +134,7 @@ func (p *process) authorizer() (ingest.Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; remove the file to have a new one made", file, err)
 	}
-	return ingest.PlanKeys(p.plan.Load, key), nil
+	return ingest.PlanKeys(p.engine.Plan, key), nil
 }
 
 // greet tells where everything is.
@@ -147,21 +144,11 @@ func (p *process) greet() {
 	if !p.Dev {
 		_, _ = fmt.Fprintf(p.Out, "  with the API key in %s (Authorization: Bearer …)\n", APIKeyFile(p.Data))
 	}
-	waiting, lost := p.waiting()
+	waiting, lost := p.engine.Waiting()
 	if waiting > 0 {
 		_, _ = fmt.Fprintf(p.Out, "  %d deliveries wait from before, %d of them for endpoints that aren't in the manifests\n", waiting, lost)
 	}
 	if p.ForwardTo != "" {
 		_, _ = fmt.Fprintln(p.Out, "  and forwards everything to the --forward-to address")
 	}
-}
-
-// quietServerLog passes net/http's complaints about clients on at a low level.
-func quietServerLog(l logr.Logger) *log.Logger { return log.New(serverLog{l.V(1)}, "", 0) }
-
-type serverLog struct{ logr.Logger }
-
-func (s serverLog) Write(b []byte) (int, error) {
-	s.Info("HTTP server: " + strings.TrimSpace(string(b)))
-	return len(b), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/doorstep-dev/doorstep/internal/deliver"
 	"github.com/doorstep-dev/doorstep/internal/dispatch"
+	"github.com/doorstep-dev/doorstep/internal/engine"
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/manifest"
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -54,32 +55,29 @@ func inBubble(t *testing.T, f func(b *bubble)) {
 		if err := makePrivateFolder(o.Data); err != nil {
 			t.Fatal(err)
 		}
-		link := &listenerLink{}
 		var err error
-		b.p.store, err = pebble.Open(pebble.Options{Dir: "/store", FS: vfs.NewMem(), Listener: link, Log: logr.Discard(),
-			Reserve: &pebble.Reserve{Usage: func() (uint64, uint64, error) { return 1 << 40, 1 << 41, nil }}})
+		b.p.engine, err = engine.Open(t.Context(), engine.Options{Dir: "/store", Log: logr.Discard(), Grace: o.Grace, Deliver: b, Store: func(s *pebble.Options) {
+			s.FS, s.Reserve = vfs.NewMem(), &pebble.Reserve{Usage: func() (uint64, uint64, error) { return 1 << 40, 1 << 41, nil }}
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.p.client = deliver.New(deliver.Options{})
-		b.p.lanes = dispatch.New(dispatch.Options{Queue: b.p.store, Deliver: b, Clock: b.p.store.Clock(), Log: logr.Discard()})
-		link.to.Store(b.p.lanes)
 		if b.p.planner, err = newPlanner(b.p); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		b.ctx = ctx
-		b.p.use(ctx, b.p.planner.first())
+		b.p.engine.Use(ctx, b.p.planner.first())
 		// Watching files waits for the operating system, which knows no virtual time.
 		b.loader, b.p.planner.loader = b.p.planner.loader, nil
 		ended := make(chan error, 2)
 		go func() { ended <- b.p.planner.run(ctx) }()
-		go func() { ended <- b.p.lanes.Run(ctx) }()
+		go func() { ended <- b.p.engine.Lanes().Run(ctx) }()
 		f(b)
 		cancel()
 		<-ended
 		<-ended
-		if err := b.p.stop(); err != nil {
+		if err := b.p.engine.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -103,7 +101,7 @@ func (b *bubble) accept(n int) {
 			Namespace: "shop", ID: id, WebhookID: id, Type: "a.b", Mode: event.ModePlain, ContentType: "application/json", Body: []byte("{}"),
 		}}
 	}
-	if _, err := b.p.store.Accept(b.ctx, events); err != nil {
+	if _, err := b.p.engine.Store().Accept(b.ctx, events); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -115,8 +113,8 @@ func (b *bubble) after(d time.Duration) {
 
 func (b *bubble) want(when string, state dispatch.State, waiting, dead int) {
 	b.t.Helper()
-	v, _ := b.p.lanes.View(ordersKey)
-	c := b.p.store.Counts(ordersKey)
+	v, _ := b.p.engine.Lanes().View(ordersKey)
+	c := b.p.engine.Store().Counts(ordersKey)
 	if v.State != state || c.Waiting() != waiting || c.DeadLettered != dead {
 		b.t.Errorf("%s: %v with %d waiting and %d dead-lettered; want %v, %d, %d", when, v.State, c.Waiting(), c.DeadLettered, state, waiting, dead)
 	}
@@ -137,7 +135,7 @@ func TestADeletionEndsInDeadLettersOnce(t *testing.T) {
 		b.after(14*time.Minute + 45*time.Second)
 		b.want("just before a quarter of an hour", dispatch.Missing, 700, 0)
 		b.after(time.Minute)
-		dead, _, err := b.p.store.List(b.ctx, ordersKey, queue.DeadLettered, 0, 1000)
+		dead, _, err := b.p.engine.Store().List(b.ctx, ordersKey, queue.DeadLettered, 0, 1000)
 		if err != nil || len(dead) != 700 {
 			b.t.Fatalf("%d dead letters, %v; want all 700", len(dead), err)
 		}
@@ -148,7 +146,7 @@ func TestADeletionEndsInDeadLettersOnce(t *testing.T) {
 		}
 		ended := dead[0].EndedAt
 		b.after(24 * time.Hour)
-		if dead, _, err = b.p.store.List(b.ctx, ordersKey, queue.DeadLettered, 0, 1000); err != nil || len(dead) != 700 || !dead[0].EndedAt.Equal(ended) {
+		if dead, _, err = b.p.engine.Store().List(b.ctx, ordersKey, queue.DeadLettered, 0, 1000); err != nil || len(dead) != 700 || !dead[0].EndedAt.Equal(ended) {
 			b.t.Errorf("a day later: %d dead letters (%v), the first ended %v, not %v", len(dead), err, dead[0].EndedAt, ended)
 		}
 		if n := b.attempts.Load(); n != 0 {

@@ -101,7 +101,7 @@ func (pl *planner) refresh(ctx context.Context) {
 	next := pl.compile(pl.opts)
 	if next.Version != former.Version {
 		pl.p.Log.Info("The plan changed", "version", next.Version, "endpoints", len(next.Endpoints))
-		pl.p.use(ctx, next)
+		pl.p.engine.Use(ctx, next)
 	}
 	pl.p.planned(next)
 }
@@ -111,7 +111,7 @@ func (pl *planner) refresh(ctx context.Context) {
 func (pl *planner) compile(opts compile.Options) *plan.Plan {
 	in := pl.snapshot.Objects
 	made, failed := pl.keys(&in)
-	r := compile.Compile(in, pl.plan, pl.p.store.Clock().Now(), opts)
+	r := compile.Compile(in, pl.plan, pl.p.engine.Store().Clock().Now(), opts)
 	if pl.unwritten = pl.unwritten || pl.plan == nil || r.Plan.Version != pl.plan.Version; pl.unwritten {
 		if err := manifest.WritePlan(pl.p.Data, r.Plan); err != nil {
 			pl.p.Log.Error(err, "The plan can't be written to the data folder; it is in force, and writing is tried again, but a restart would begin from the former one")
@@ -133,7 +133,7 @@ func (pl *planner) comeBack(at time.Time, failed bool) {
 	if pl.again == nil {
 		return
 	}
-	now := pl.p.store.Clock().Now()
+	now := pl.p.engine.Store().Clock().Now()
 	if lookAt := now.Add(dataLook); failed && (at.IsZero() || lookAt.Before(at)) {
 		at = lookAt
 	}
@@ -207,7 +207,7 @@ func (pl *planner) tellAbsences(former, next *plan.Plan) {
 			pl.p.Log.Info("An endpoint is not in the manifests any more; its events are held, and unless it comes back it counts as deleted once all manifests have been read without it for "+compile.AbsenceGrace.String(), "endpoint", k.String())
 		case is == "deleted":
 			pl.p.Log.Info("An endpoint was deleted; what waits for it is dead-lettered unless it is made again in time",
-				"endpoint", k.String(), "waiting", pl.p.store.Counts(k).Waiting(), "within", dispatch.MissingGrace.String())
+				"endpoint", k.String(), "waiting", pl.p.engine.Store().Counts(k).Waiting(), "within", dispatch.MissingGrace.String())
 		case is == "there":
 			pl.p.Log.Info("An endpoint is back", "endpoint", k.String())
 		}

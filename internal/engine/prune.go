@@ -1,4 +1,4 @@
-package standalone
+package engine
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 )
 
 // prune forgets what the plan's retention has ended for.
-func (p *process) prune(ctx context.Context) error {
+func (e *Engine) prune(ctx context.Context) error {
 	t := time.NewTicker(pruneInterval)
 	defer t.Stop()
 	for look := 0; ; look++ {
@@ -27,11 +27,15 @@ func (p *process) prune(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
-		r := retentionOf(&p.plan.Load().Pool, p.store.Clock().Now())
+		now := e.Plan()
+		if now == nil {
+			continue // how long things are kept isn't known
+		}
+		r := retentionOf(&now.Pool, e.store.Clock().Now())
 		r.DropPayloads = r.DropPayloads && look%dropEvery == 0
-		_, err := p.store.Prune(ctx, r)
+		_, err := e.store.Prune(ctx, r)
 		if err != nil && ctx.Err() == nil {
-			p.Log.Error(err, "Forgetting old events failed; it is tried again in a minute")
+			e.Log.Error(err, "Forgetting old events failed; it is tried again in a minute")
 			pause(ctx, time.Minute)
 		}
 	}

@@ -1,0 +1,8 @@
+// Package kubeauth lets callers in by their ServiceAccount tokens: a TokenReview says who
+// somebody is, a SubjectAccessReview whether they may do it. Verbs of the API are verbs on
+// subresources of webhookendpoints, so that RBAC decides about each of them.
+//
+// Answers are kept for a short while, and equal questions are asked once. While the API
+// server is away, the last good answer serves for up to an hour, and what was never
+// answered can't be decided: that is 503, never 401. Tokens are kept as their hashes only.
+package kubeauth
