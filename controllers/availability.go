@@ -22,16 +22,14 @@ const (
 	// lostAfter is when the endpoints of a pool without a worker say so. A restart, of the
 	// worker or of its node, is shorter and changes no endpoint's status.
 	lostAfter = 5 * time.Minute
-	// settleTime is longer than the time between two renewals: what a Lease that is seen for
-	// the first time says of now is known after it.
-	settleTime = 15 * time.Second
 )
 
 // PoolState is what is known of a pool's workers.
 type PoolState struct {
 	// Live are the pods that are heard of, sorted.
 	Live []string
-	// Settling: the manager has not looked for long enough to say that none is there.
+	// Settling: there was a worker before the manager began to look, and whether it still is
+	// there is not known yet.
 	Settling bool
 	// Unavailable: no worker was heard of for a minute. Lost: for five.
 	Unavailable, Lost bool
@@ -40,13 +38,16 @@ type PoolState struct {
 }
 
 // Availability tells from the Leases of workers which of them are there. A Lease counts by
-// when its renewal was seen, not by comparing clocks; only of one that has not been renewed
-// since the manager began to look does its own time say how long it has been silent.
+// when its renewal was seen, not by comparing clocks. So for a minute after the manager has
+// begun to look at a pool, nothing is said of a worker that was there before: it is
+// Settling.
 type Availability struct {
 	// Now is the wall clock.
 	Now func() time.Time
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// since is when each pool was first asked about or seen.
+	since map[types.NamespacedName]time.Time
 	pools map[types.NamespacedName]map[string]*lease
 }
 
@@ -72,6 +73,7 @@ func (a *Availability) Observe(pool types.NamespacedName, l *coordinationv1.Leas
 		renewed = t.Time
 	}
 	now := a.Now()
+	a.begin(pool, now)
 	was := a.pools[pool][l.Name]
 	if was == nil {
 		a.pools[pool][l.Name] = &lease{renewed: renewed, first: now}
@@ -87,6 +89,18 @@ func (a *Availability) Forget(pool types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.pools, pool)
+	delete(a.since, pool)
+}
+
+// begin notes that a pool is looked at from now on.
+func (a *Availability) begin(pool types.NamespacedName, now time.Time) time.Time {
+	if a.since == nil {
+		a.since = map[types.NamespacedName]time.Time{}
+	}
+	if _, known := a.since[pool]; !known {
+		a.since[pool] = now
+	}
+	return a.since[pool]
 }
 
 // State tells of a pool's workers now.
@@ -94,40 +108,47 @@ func (a *Availability) State(pool types.NamespacedName) PoolState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.Now()
-	s := PoolState{Unavailable: true, Lost: true}
+	began := a.begin(pool, now)
+	// heard is when a worker was last heard of; before the first time it is when looking began.
+	heard, ever := began, false
+	var s PoolState
 	for pod, l := range a.pools[pool] {
-		silent, settling := l.silent(now)
-		s.Settling = s.Settling || settling
-		if silent < staleAfter {
-			s.Live = append(s.Live, pod)
-			s.Unavailable = false
-		}
-		s.Lost = s.Lost && silent >= lostAfter
-		for _, at := range []time.Duration{staleAfter, lostAfter} {
-			if left := at - silent; left > 0 && (s.Recheck == 0 || left < s.Recheck) {
-				s.Recheck = left
+		switch {
+		case !l.changed.IsZero():
+			ever = true
+			if l.changed.After(heard) {
+				heard = l.changed
 			}
+			if now.Sub(l.changed) < staleAfter {
+				s.Live = append(s.Live, pod)
+			}
+		case !l.renewed.IsZero() && now.Sub(l.first) < staleAfter:
+			// It was there before; whether it still is shows with its next renewal.
+			s.Settling = true
 		}
-	}
-	if s.Settling {
-		s.Unavailable, s.Lost, s.Recheck = false, false, settleTime
 	}
 	slices.Sort(s.Live)
+	silent := now.Sub(heard)
+	s.Settling = s.Settling && len(s.Live) == 0
+	s.Unavailable = len(s.Live) == 0 && silent >= staleAfter
+	// A pool that never had a worker is not lost: it is not ready yet.
+	s.Lost = silent >= lostAfter && (ever || a.hadWorker(pool))
+	for _, at := range []time.Duration{staleAfter, lostAfter} {
+		if left := at - silent; left > 0 && (s.Recheck == 0 || left < s.Recheck) {
+			s.Recheck = left
+		}
+	}
 	return s
 }
 
-// silent is how long a worker has not been heard of.
-func (l *lease) silent(now time.Time) (d time.Duration, settling bool) {
-	if !l.changed.IsZero() {
-		return now.Sub(l.changed), false
+// hadWorker reports whether a Lease of the pool was ever renewed.
+func (a *Availability) hadWorker(pool types.NamespacedName) bool {
+	for _, l := range a.pools[pool] {
+		if !l.renewed.IsZero() {
+			return true
+		}
 	}
-	if l.renewed.IsZero() {
-		return now.Sub(l.first), false // made for a worker that has never been there
-	}
-	if now.Sub(l.first) < settleTime {
-		return max(now.Sub(l.renewed), 0), true
-	}
-	return max(now.Sub(l.renewed), now.Sub(l.first)), false
+	return false
 }
 
 // acknowledged gives the plan version that each worker of a pool works by.

@@ -157,8 +157,8 @@ func (r *PoolReconciler) anotherIsUpdating(ctx context.Context, p *v1alpha1.Deli
 // there is nothing to say yet.
 func poolStatus(in *poolInputs) (v1alpha1.DeliveryPoolStatus, time.Duration, bool) {
 	p := in.pool
-	if in.state.Settling && p.Status.ObservedGeneration == p.Generation {
-		return v1alpha1.DeliveryPoolStatus{}, 0, false
+	if len(in.state.Live) == 0 && !in.state.Unavailable && in.wasReady() && p.Status.ObservedGeneration == p.Generation {
+		return v1alpha1.DeliveryPoolStatus{}, 0, false // whether its worker is there is not known yet
 	}
 	v, recheck := in.verdict()
 	s := v1alpha1.DeliveryPoolStatus{
@@ -210,7 +210,7 @@ func (in *poolInputs) verdict() (verdict, time.Duration) {
 	case in.state.Unavailable:
 		return notReady(v1alpha1.ReasonWorkerUnavailable, "No worker was heard of for a minute"+because+
 			"; what it accepted is on its volume. See kubectl describe pod "+v1alpha1.WorkerPodName(in.pool.Name, 0)+" and its log"), 0
-	case len(in.state.Live) == 0:
+	case len(in.state.Live) == 0 && !in.wasReady():
 		return notReady(v1alpha1.ReasonProgressing, "The first worker is being started"), 0
 	}
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonAccepted, "Takes and delivers events"}, 0

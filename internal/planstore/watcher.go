@@ -54,7 +54,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-changed:
 		default:
 		}
-		changed <- s.Data[v1alpha1.PlanSecretKey]
+		b := s.Data[v1alpha1.PlanSecretKey]
+		if b == nil {
+			b = []byte{} // which is no index: nil would mean that nothing came
+		}
+		changed <- b
 	}
 	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: w.listWatch(),
