@@ -56,6 +56,11 @@ func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (*
 	if client.IgnoreAlreadyExists(err) != nil {
 		return nil, fmt.Errorf("making ServiceAccount %s/%s: %w", namespace, name, err)
 	}
+	return c.accountConfig(ctx, namespace, name)
+}
+
+// accountConfig is a configuration with a token of a ServiceAccount that is there.
+func (c *Cluster) accountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	token, err := c.Token(ctx, namespace, name)
 	if err != nil {
 		return nil, err
