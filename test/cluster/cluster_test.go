@@ -72,6 +72,7 @@ func TestControlPlane(t *testing.T) {
 }
 
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	c := Start(t)
 	if err := c.Install(t.Context(), "config/crd"); err != nil {
 		t.Errorf("a kustomization: %v", err)
@@ -87,6 +88,7 @@ func TestInstall(t *testing.T) {
 // The API server goes away, by request and by force, and comes back on its port with all that it knew; tokens and
 // certificates are as good as before.
 func TestAPIServerAway(t *testing.T) {
+	t.Parallel()
 	c := Start(t)
 	ctx := t.Context()
 	cfg, err := c.ServiceAccount(ctx, "default", "visitor")
@@ -122,6 +124,7 @@ func TestAPIServerAway(t *testing.T) {
 
 // When the test program ends, however it does, nothing of a control plane stays.
 func TestNothingStays(t *testing.T) {
+	t.Parallel()
 	c, err := New()
 	if err != nil {
 		t.Fatal(err)
