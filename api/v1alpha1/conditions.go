@@ -11,6 +11,8 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionDelivering says what the endpoint's lane does; its reason is one of the Lane reasons.
 	ConditionDelivering = "Delivering"
+	// ConditionStorePressure, of a DeliveryPool, is True while its volume has little room left.
+	ConditionStorePressure = "StorePressure"
 	// ConditionHealthy says what the receiver answers.
 	ConditionHealthy = "Healthy"
 )
@@ -92,6 +94,24 @@ const (
 	ReasonEndpointMissing = "EndpointMissing"
 	// ReasonNotInPlan means that the endpoint is absent without having been deleted; its deliveries are held.
 	ReasonNotInPlan = "NotInPlan"
+)
+
+// Reasons of Healthy.
+const (
+	// ReasonSucceeding means that the receiver answers 2xx to as many attempts as it should.
+	ReasonSucceeding = "Succeeding"
+	// ReasonDegraded means that fewer attempts than that succeeded, over 5 minutes and over an hour.
+	ReasonDegraded = "Degraded"
+	// ReasonNoAttempts means that there was no attempt in 24 hours.
+	ReasonNoAttempts = "NoAttempts"
+)
+
+// Reasons of StorePressure.
+const (
+	// ReasonEnoughSpace means that the volume has room.
+	ReasonEnoughSpace = "EnoughSpace"
+	// ReasonLowSpace means that free space is near the reserve under which no more events are taken.
+	ReasonLowSpace = "LowSpace"
 )
 
 // Reasons of a DeliveryPool's Ready=False.

@@ -43,6 +43,9 @@ func (d *Dispatcher) attempt(j job) {
 		// Before the outcome: after a crash in between, one more delivery is tried.
 		d.save(j.lane)
 	}
+	if d.observe != nil {
+		d.observe(&o)
+	}
 	d.queue.Record(o, func(err error) { d.recorded(j, &o, err) })
 }
 

@@ -29,7 +29,10 @@ type Options struct {
 	Clock *clock.Clock
 	// Rand gives numbers in [0,1) for jitter; nil is math/rand/v2.
 	Rand func() float64
-	Log  logr.Logger
+	// Observe, if set, is told of each attempt as it ends, from the goroutine that made it;
+	// not of tests. It must be short.
+	Observe func(*queue.Outcome)
+	Log     logr.Logger
 }
 
 // Dispatcher runs the lanes of one pool. It is the queue's Listener.
@@ -38,6 +41,7 @@ type Dispatcher struct {
 	deliver Deliverer
 	clock   *clock.Clock
 	rand    func() float64
+	observe func(*queue.Outcome)
 	log     logr.Logger
 
 	// attempts is the context of all attempts; cut ends those that outlast a stop's grace.
@@ -75,7 +79,7 @@ var ErrNoLane = errors.New("no such endpoint")
 // are held until Apply gives it a plan.
 func New(o Options) *Dispatcher {
 	d := &Dispatcher{
-		queue: o.Queue, deliver: o.Deliver, clock: o.Clock, rand: o.Rand, log: o.Log,
+		queue: o.Queue, deliver: o.Deliver, clock: o.Clock, rand: o.Rand, observe: o.Observe, log: o.Log,
 		lanes: map[plan.EndpointKey]*lane{}, maxInFlight: 1,
 		upkeepNow: make(chan struct{}, 1),
 	}

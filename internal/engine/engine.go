@@ -17,6 +17,7 @@ import (
 
 	"github.com/doorstep-dev/doorstep/internal/deliver"
 	"github.com/doorstep-dev/doorstep/internal/dispatch"
+	"github.com/doorstep-dev/doorstep/internal/health"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
@@ -35,6 +36,8 @@ type Options struct {
 	// Version goes into the user agent and /version.
 	Version string
 	Log     logr.Logger
+	// Health, if set, is told of every attempt and every event.
+	Health *health.Book
 	// Store, if set, alters how the store is opened, and Deliver makes attempts in place of
 	// the client: tests keep the store in memory and answer by themselves.
 	Store   func(*pebble.Options)
@@ -53,7 +56,7 @@ type Engine struct {
 // Open opens the store and makes everything else. No plan is in force yet.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{Options: o}
-	link := &listenerLink{}
+	link := &listenerLink{health: o.Health}
 	var err error
 	if e.store, err = e.openStore(ctx, link); err != nil {
 		return nil, err
@@ -64,10 +67,25 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		by = o.Deliver
 	}
 	e.lanes = dispatch.New(dispatch.Options{
-		Queue: e.store, Deliver: by, Clock: e.store.Clock(), Log: o.Log.WithName("dispatch"),
+		Queue: e.store, Deliver: by, Clock: e.store.Clock(), Observe: e.observer(), Log: o.Log.WithName("dispatch"),
 	})
 	link.to.Store(e.lanes)
 	return e, nil
+}
+
+// observer takes attempts down in the Book; nil without one.
+func (e *Engine) observer() func(*queue.Outcome) {
+	book := e.Health
+	if book == nil {
+		return nil
+	}
+	return func(o *queue.Outcome) {
+		a := health.Attempt{
+			At: e.store.Clock().Now(), Wall: o.Attempt.StartedAt, OK: o.To == queue.Delivered, Duration: o.Attempt.Duration,
+			Failure: health.Failure{Status: o.Attempt.Status, Reason: o.Attempt.Reason, Message: o.Attempt.Message},
+		}
+		book.Attempted(o.Endpoint, &a)
+	}
 }
 
 // openStore opens the queue. A store on a full disk may hang as it opens, which a stop
@@ -217,12 +235,22 @@ func (e *Engine) Waiting() (all, lost int) {
 
 // listenerLink passes the store's news on to the dispatcher, which is made after it.
 type listenerLink struct {
-	to atomic.Pointer[dispatch.Dispatcher]
+	to     atomic.Pointer[dispatch.Dispatcher]
+	health *health.Book
 }
 
 func (l *listenerLink) Accepted(events []*queue.StoredEvent) {
 	if d := l.to.Load(); d != nil {
 		d.Accepted(events)
+	}
+	if l.health == nil {
+		return
+	}
+	now := time.Now()
+	for _, e := range events {
+		for _, k := range e.Endpoints {
+			l.health.Accepted(k, now)
+		}
 	}
 }
 

@@ -23,14 +23,18 @@ import (
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/engine"
+	"github.com/doorstep-dev/doorstep/internal/health"
 	"github.com/doorstep-dev/doorstep/internal/ingest"
 	"github.com/doorstep-dev/doorstep/internal/ingest/kubeauth"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/planstore"
 )
 
-// queueFolder is the store's place on the volume.
-const queueFolder = "queue"
+// The store's place on the volume, and that of endpoints' health.
+const (
+	queueFolder = "queue"
+	healthFile  = "health"
+)
 
 // Options say how a worker runs.
 type Options struct {
@@ -79,7 +83,11 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Data, 0o700); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
-	w.engine, err = engine.Open(ctx, engine.Options{Dir: filepath.Join(o.Data, queueFolder), Grace: o.Grace, Version: o.Version, Log: o.Log})
+	book := health.NewBook()
+	if err := book.Load(filepath.Join(o.Data, healthFile)); err != nil {
+		o.Log.Error(err, "The health of endpoints is counted anew; deliveries are none the worse")
+	}
+	w.engine, err = engine.Open(ctx, engine.Options{Dir: filepath.Join(o.Data, queueFolder), Grace: o.Grace, Version: o.Version, Health: book, Log: o.Log})
 	if err != nil {
 		return err
 	}
@@ -118,7 +126,7 @@ func (w *worker) run(ctx context.Context) error {
 	api := w.engine.API(kubeauth.New(kubeauth.Options{
 		Client: w.client, APIKeys: ingest.PlanKeys(w.engine.Plan), Log: w.Log.WithName("auth"),
 	}))
-	tasks := []func(context.Context) error{w.follow, w.acknowledge, w.renew}
+	tasks := []func(context.Context) error{w.follow, w.acknowledge, w.renew, w.saveHealth, w.statuses().Run}
 	if w.TLSDir != "" {
 		certificates := newCertificates(w.TLSDir, w.Log.WithName("tls"))
 		api.TLSConfig = certificates.config()
