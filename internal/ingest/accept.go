@@ -19,6 +19,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 	if p == nil {
 		return errNoPlan
 	}
+	if !p.Pool.Admits(c.namespace) {
+		return errNotAdmitted
+	}
 	limits := event.Limits{MaxPayloadBytes: p.Pool.Ingest.MaxPayloadBytes}
 	batch, fan := isBatch(r.Header), s.fanoutOf(p)
 	if !batch {
@@ -51,6 +54,10 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 	answerReceipts(w, events, accepted, batch)
 	return nil
 }
+
+// errNotAdmitted: what was accepted of the namespace before goes on as it was.
+var errNotAdmitted = forbidden("namespace", "This pool takes no events of this namespace; send to the pool that the "+
+	"namespace's endpoints name, or have this one's allowedNamespaces admit it.")
 
 // store hands the events to the queue, each with the endpoints that take it now.
 func (s *Server) store(r *http.Request, p *plan.Plan, events []*event.Event) ([]queue.Accepted, error) {

@@ -125,6 +125,39 @@ func TestNoPlanYet(t *testing.T) {
 
 const structured = `{"specversion":"1.0","id":"%s","source":"%s","type":"order.created","data":{"n":1}}`
 
+func TestNamespacesThatThePoolAdmits(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		admitted *[]string
+		want     int
+	}{
+		{"all", nil, http.StatusAccepted},
+		{"this one", &[]string{"bank", "shop"}, http.StatusAccepted},
+		{"others", &[]string{"bank", "shopping"}, http.StatusForbidden},
+		{"none", &[]string{}, http.StatusForbidden},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			a := newAPI(t)
+			a.post(http.StatusAccepted, plainEvent("evt_before", "order.created"), nil)
+			p := testPlan()
+			p.Pool.Namespaces = row.admitted
+			a.plan.Store(p)
+			w := a.post(row.want, plainEvent("evt_1", "order.created"), nil)
+			if row.want != http.StatusForbidden {
+				return
+			}
+			if p := a.problem(w); p.Field != "namespace" || p.Retryable {
+				t.Errorf("the problem is %+v", p)
+			}
+			if stored, _ := a.queue.Stored(); len(stored) != 1 {
+				t.Errorf("%d events are stored, want the one of before", len(stored))
+			}
+			// What was accepted can still be looked at.
+			a.want(http.StatusOK, a.call(http.MethodGet, "/v1/namespaces/shop/events/evt_before", "", nil))
+		})
+	}
+}
+
 func TestCloudEvents(t *testing.T) {
 	ce := func(id, source string) string { return fmt.Sprintf(structured, id, source) }
 	binary := header{"Content-Type": "text/xml", "Ce-Specversion": "1.0", "Ce-Id": "b1", "Ce-Source": "/s", "Ce-Type": "order.created"}

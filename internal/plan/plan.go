@@ -242,6 +242,15 @@ type Pool struct {
 	APIKeys []APIKey `json:"apiKeys,omitempty"`
 }
 
+// Admits reports whether events of a namespace are taken.
+func (p *Pool) Admits(namespace string) bool {
+	if p.Namespaces == nil {
+		return true
+	}
+	_, found := slices.BinarySearch(*p.Namespaces, namespace)
+	return found
+}
+
 // Ingest bounds what producers may send.
 type Ingest struct {
 	MaxPayloadBytes int `json:"maxPayloadBytes"`
