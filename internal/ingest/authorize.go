@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Verb is what a caller wants to do, in the words of DESIGN.md §5: a verb on a subresource of webhookendpoints.
@@ -53,8 +54,8 @@ func (c Caller) sees(endpoint string) bool {
 // bound reports that there are endpoints that the caller may not see.
 func (c Caller) bound() bool { return len(c.Endpoints) > 0 }
 
-// Authorizer decides who may do what. It returns the caller, or a *Problem (401 or 403). Any other error means that it
-// couldn't decide: the answer is 503, never 401. What Caller.Endpoints forbids, the Server refuses by itself.
+// Authorizer decides who may do what. It returns the caller, or a *Problem (401, 403, or Undecided). Any other error means
+// that it couldn't decide: the answer is 503, never 401, and the log has the error. What Caller.Endpoints forbids, the Server refuses by itself.
 type Authorizer interface {
 	Authorize(*http.Request, Request) (Caller, error)
 }
@@ -141,3 +142,9 @@ func Unauthorized(detail string) *Problem { return unauthorized(detail) }
 // Forbidden is the answer to a caller who may not do what it asks for; detail says who can
 // change that.
 func Forbidden(detail string) *Problem { return forbidden("Authorization", detail) }
+
+// Undecided is the answer to a caller about whom nothing can be decided now: 503, to be
+// tried again after a while.
+func Undecided(detail string, after time.Duration) *Problem {
+	return unavailable("authorization-unavailable", detail, after)
+}

@@ -151,5 +151,5 @@ func (s *Server) notAuthorized(err error) *Problem {
 		return refused
 	}
 	s.log.Error(err, "can't decide whether a caller may be let in")
-	return unavailable("authorization-unavailable", "Whether you may do this can't be decided now. Try again.", 2*time.Second)
+	return Undecided("Whether you may do this can't be decided now. Try again.", 2*time.Second)
 }

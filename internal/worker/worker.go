@@ -69,7 +69,7 @@ type worker struct {
 func Run(ctx context.Context, o Options) error {
 	w := &worker{Options: o, news: make(chan struct{}, 1)}
 	var err error
-	if w.client, err = newClient(o.Config); err != nil {
+	if w.client, err = newClient(o.Config, 50); err != nil {
 		return err
 	}
 	// Probes first: a store may take its time to open, which is no fault.
@@ -98,7 +98,9 @@ func Run(ctx context.Context, o Options) error {
 	return w.engine.Stop()
 }
 
-func newClient(c *rest.Config) (client.WithWatch, error) {
+// newClient makes a client of the API server that makes so many calls a second; -1: any
+// number.
+func newClient(c *rest.Config, perSecond float32) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, coordinationv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, v1alpha1.AddToScheme,
@@ -108,7 +110,7 @@ func newClient(c *rest.Config) (client.WithWatch, error) {
 		}
 	}
 	c = rest.CopyConfig(c)
-	c.QPS, c.Burst = 50, 100
+	c.QPS, c.Burst = perSecond, 100
 	// An API server that doesn't answer is away: nothing waits for it longer than this.
 	c.Timeout = 0 // watches; each call has a time of its own
 	return client.NewWithWatch(c, client.Options{Scheme: scheme})
@@ -123,8 +125,13 @@ func listen(address, flag string) (net.Listener, error) {
 }
 
 func (w *worker) run(ctx context.Context) error {
+	// A client of its own: a flood of callers holds up neither the plan nor the Lease.
+	reviews, err := newClient(w.Config, -1)
+	if err != nil {
+		return err
+	}
 	api := w.engine.API(kubeauth.New(kubeauth.Options{
-		Client: w.client, APIKeys: ingest.PlanKeys(w.engine.Plan), Log: w.Log.WithName("auth"),
+		Client: reviews, APIKeys: ingest.PlanKeys(w.engine.Plan), Log: w.Log.WithName("auth"),
 	}))
 	tasks := []func(context.Context) error{w.follow, w.acknowledge, w.renew, w.saveHealth, w.statuses().Run}
 	if w.TLSDir != "" {
