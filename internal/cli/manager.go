@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/doorstep-dev/doorstep/controllers"
 )
@@ -40,7 +44,7 @@ func newManagerCommand(s Streams) *cobra.Command {
 			if o.Config, err = clusterConfig(kubeconfig); err != nil {
 				return err
 			}
-			o.Log = newLogger(s.Err, verbosity)
+			o.Log = newClusterLogger(s.Err, verbosity)
 			return controllers.Run(cmd.Context(), o)
 		},
 	}
@@ -59,6 +63,15 @@ func newManagerCommand(s Streams) *cobra.Command {
 	fl.IntVar(&o.Concurrency, "concurrency", 8, "how many endpoints are reconciled at once")
 	fl.CountVarP(&verbosity, "verbose", "v", "log more")
 	return cmd
+}
+
+// newClusterLogger is newLogger, and takes in what the libraries of Kubernetes log by
+// themselves, which else has a form of its own.
+func newClusterLogger(w io.Writer, verbosity int) logr.Logger {
+	l := newLogger(w, verbosity)
+	klog.SetLogger(l.WithName("kubernetes"))
+	ctrllog.SetLogger(l)
+	return l
 }
 
 // clusterConfig says how to reach the API server.

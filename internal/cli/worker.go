@@ -37,7 +37,7 @@ func newWorkerCommand(s Streams) *cobra.Command {
 			if o.Config, err = clusterConfig(kubeconfig); err != nil {
 				return err
 			}
-			o.Version, o.Log = Version(), newLogger(s.Err, verbosity)
+			o.Version, o.Log = Version(), newClusterLogger(s.Err, verbosity)
 			o.Planned = tuneMemory()
 			return worker.Run(cmd.Context(), o)
 		},

@@ -8,11 +8,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,36 +46,56 @@ type Watcher struct {
 
 // Run follows the plan until ctx is done.
 func (w *Watcher) Run(ctx context.Context) error {
-	changed := make(chan []byte, 1)
-	tell := func(o any) {
-		s, ok := o.(*corev1.Secret)
-		if !ok {
-			return
-		}
-		select { // only the latest counts
-		case <-changed:
-		default:
-		}
-		b := s.Data[v1alpha1.PlanSecretKey]
-		if b == nil {
-			b = []byte{} // which is no index: nil would mean that nothing came
-		}
-		changed <- b
-	}
-	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: w.listWatch(),
-		ObjectType:    &corev1.Secret{},
-		Handler: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    tell,
-			UpdateFunc: func(_, o any) { tell(o) },
-			// An index that is gone deletes nothing: the plan in use stays.
-		},
-	})
+	changed := latest{make(chan []byte, 1)}
+	reflector := toolscache.NewReflectorWithOptions(w.listWatch(), &corev1.Secret{}, changed, toolscache.ReflectorOptions{Name: "plan", Backoff: &backoff})
 	var g errgroup.Group
-	g.Go(func() error { informer.RunWithContext(ctx); return nil })
-	g.Go(func() error { w.follow(ctx, changed); return nil })
+	// It would log an error at each try; listWatch tells enough of them.
+	g.Go(func() error { reflector.RunWithContext(logr.NewContext(ctx, logr.Discard())); return nil })
+	g.Go(func() error { w.follow(ctx, changed.bytes); return nil })
 	return g.Wait()
 }
+
+// backoff is how soon the API server is tried again: once it is back, a plan is followed
+// within ten seconds. Steps is no bound where a reflector uses it.
+var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 5 * time.Second, Steps: 10}
+
+// latest takes what a reflector brings, and passes the index on: only the latest counts.
+type latest struct{ bytes chan []byte }
+
+var _ toolscache.ReflectorStore = latest{}
+
+func (l latest) Add(o any) error {
+	s, ok := o.(*corev1.Secret)
+	if !ok {
+		return nil
+	}
+	b := s.Data[v1alpha1.PlanSecretKey]
+	if b == nil {
+		b = []byte{} // which is no index: nil would mean that nothing came
+	}
+	select {
+	case <-l.bytes:
+	default:
+	}
+	l.bytes <- b
+	return nil
+}
+
+func (l latest) Update(o any) error { return l.Add(o) }
+
+// Delete does nothing: an index that is gone deletes nothing, and the plan in use stays.
+func (latest) Delete(any) error { return nil }
+
+func (l latest) Replace(all []any, _ string) error {
+	for _, o := range all {
+		if err := l.Add(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (latest) Resync() error { return nil }
 
 // listWatch lists and watches the one Secret.
 func (w *Watcher) listWatch() toolscache.ListerWatcher {
@@ -84,13 +106,23 @@ func (w *Watcher) listWatch() toolscache.ListerWatcher {
 			&client.ListOptions{Raw: &o},
 		}
 	}
+	often := rate.Sometimes{Interval: time.Minute}
+	tell := func(ctx context.Context, err error) error {
+		if err != nil && ctx.Err() == nil {
+			often.Do(func() {
+				w.Log.Info("The plan can't be followed; the one in use stays, and it is tried again", "error", err.Error())
+			})
+		}
+		return err
+	}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list := new(corev1.SecretList)
-			return list, w.Client.List(ctx, list, one(o)...)
+			return list, tell(ctx, w.Client.List(ctx, list, one(o)...))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return w.Client.Watch(ctx, new(corev1.SecretList), one(o)...)
+			i, err := w.Client.Watch(ctx, new(corev1.SecretList), one(o)...)
+			return i, tell(ctx, err)
 		},
 	}
 }

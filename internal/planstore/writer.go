@@ -62,7 +62,7 @@ func (w *Writer) Load(ctx context.Context) (*plan.Plan, Report, error) {
 	}
 	ix, err := unpackIndex(b)
 	if err == plan.ErrNewerFormat { //nolint:errorlint // it is not wrapped
-		return nil, Report{}, fmt.Errorf("Secret %s: %w", v1alpha1.PlanIndexName(w.pool.Name), err)
+		return nil, Report{}, fmt.Errorf("the index in Secret %s: %w", v1alpha1.PlanIndexName(w.pool.Name), err)
 	}
 	if err != nil {
 		return nil, Report{Damaged: allShards()}, nil //nolint:nilerr // it is in the Report

@@ -52,6 +52,8 @@ func (p *probes) ready() string {
 		return "the store is being opened"
 	case p.worker.engine.Plan() == nil:
 		return "there is no plan yet"
+	case p.worker.certificates != nil && p.worker.certificates.current.Load() == nil:
+		return "there is no certificate of ingest that can be used; the log says why"
 	}
 	return p.alive()
 }

@@ -55,11 +55,23 @@ type Options struct {
 	Log     logr.Logger
 }
 
+// outside is what a worker deals with: tests have another.
+type outside struct {
+	// client is for what the worker does by itself, reviews for questions about callers.
+	client  client.WithWatch
+	reviews client.Client
+	listen  func(address, flag string) (net.Listener, error)
+	// engine alters how the engine runs; nil leaves it.
+	engine func(*engine.Options)
+}
+
 // worker is everything that runs.
 type worker struct {
 	Options
+	outside
 	engine *engine.Engine
-	client client.WithWatch
+	// certificates are ingest's; nil speaks http.
+	certificates *certificates
 	// inUse is the version that is in use and to be acknowledged; news tells of another one.
 	inUse atomic.Uint64
 	news  chan struct{}
@@ -67,40 +79,73 @@ type worker struct {
 
 // Run runs until ctx is done, then stops gracefully. It returns nil on such a stop.
 func Run(ctx context.Context, o Options) error {
-	w := &worker{Options: o, news: make(chan struct{}, 1)}
+	out := outside{listen: listen}
 	var err error
-	if w.client, err = newClient(o.Config, 50); err != nil {
+	if out.client, err = newClient(o.Config, 50); err != nil {
 		return err
 	}
+	// A client of its own: a flood of callers holds up neither the plan nor the Lease.
+	if out.reviews, err = newClient(o.Config, -1); err != nil {
+		return err
+	}
+	return run(ctx, o, out)
+}
+
+func run(ctx context.Context, o Options, out outside) error {
+	w := &worker{Options: o, outside: out, news: make(chan struct{}, 1)}
+	if o.TLSDir != "" {
+		w.certificates = newCertificates(o.TLSDir, o.Log.WithName("tls"))
+	}
 	// Probes first: a store may take its time to open, which is no fault.
-	probes, err := listen(o.Probes, "--probes")
+	probes, err := w.listen(o.Probes, "--probes")
 	if err != nil {
 		return err
 	}
 	p := newProbes(w)
 	stop := p.serve(probes)
 	defer stop()
-	if err := os.MkdirAll(o.Data, 0o700); err != nil {
-		return fmt.Errorf("--data: %w", err)
-	}
-	book := health.NewBook()
-	if err := book.Load(filepath.Join(o.Data, healthFile)); err != nil {
-		o.Log.Error(err, "The health of endpoints is counted anew; deliveries are none the worse")
-	}
-	w.engine, err = engine.Open(ctx, engine.Options{Dir: filepath.Join(o.Data, queueFolder), Grace: o.Grace, Version: o.Version, Health: book, Log: o.Log})
-	if err != nil {
+	if err := w.open(ctx); err != nil {
 		return err
 	}
 	p.opened.Store(true)
-	if err := w.run(ctx); err != nil {
-		return errors.Join(err, w.engine.Stop())
+	return errors.Join(w.run(ctx), w.engine.Stop())
+}
+
+// open opens what lies on the volume. The store is one process's alone, also where a
+// second worker is started beside one that nobody hears of any more: whoever comes second
+// ends here.
+func (w *worker) open(ctx context.Context) error {
+	if err := os.MkdirAll(w.Data, 0o700); err != nil {
+		return fmt.Errorf("--data: %w", err)
 	}
-	return w.engine.Stop()
+	book := health.NewBook()
+	if err := book.Load(filepath.Join(w.Data, healthFile)); err != nil {
+		w.Log.Error(err, "The health of endpoints is counted anew; deliveries are none the worse")
+	}
+	o := engine.Options{Dir: filepath.Join(w.Data, queueFolder), Grace: w.Grace, Version: w.Version, Health: book, Log: w.Log}
+	if w.outside.engine != nil {
+		w.outside.engine(&o)
+	}
+	var err error
+	w.engine, err = engine.Open(ctx, o)
+	return err
 }
 
 // newClient makes a client of the API server that makes so many calls a second; -1: any
 // number.
 func newClient(c *rest.Config, perSecond float32) (client.WithWatch, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c = rest.CopyConfig(c)
+	c.QPS, c.Burst = perSecond, 100
+	c.Timeout = 0 // a watch has none, and each call one of its own
+	return client.NewWithWatch(c, client.Options{Scheme: scheme})
+}
+
+// newScheme has the kinds that a worker reads and writes.
+func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, coordinationv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, v1alpha1.AddToScheme,
@@ -109,11 +154,7 @@ func newClient(c *rest.Config, perSecond float32) (client.WithWatch, error) {
 			return nil, err
 		}
 	}
-	c = rest.CopyConfig(c)
-	c.QPS, c.Burst = perSecond, 100
-	// An API server that doesn't answer is away: nothing waits for it longer than this.
-	c.Timeout = 0 // watches; each call has a time of its own
-	return client.NewWithWatch(c, client.Options{Scheme: scheme})
+	return scheme, nil
 }
 
 func listen(address, flag string) (net.Listener, error) {
@@ -125,28 +166,22 @@ func listen(address, flag string) (net.Listener, error) {
 }
 
 func (w *worker) run(ctx context.Context) error {
-	// A client of its own: a flood of callers holds up neither the plan nor the Lease.
-	reviews, err := newClient(w.Config, -1)
-	if err != nil {
-		return err
-	}
 	api := w.engine.API(kubeauth.New(kubeauth.Options{
-		Client: reviews, APIKeys: ingest.PlanKeys(w.engine.Plan), Log: w.Log.WithName("auth"),
+		Client: w.reviews, APIKeys: ingest.PlanKeys(w.engine.Plan), Log: w.Log.WithName("auth"),
 	}))
 	tasks := []func(context.Context) error{w.follow, w.acknowledge, w.renew, w.saveHealth, w.statuses().Run}
-	if w.TLSDir != "" {
-		certificates := newCertificates(w.TLSDir, w.Log.WithName("tls"))
-		api.TLSConfig = certificates.config()
-		tasks = append(tasks, certificates.watch)
+	if c := w.certificates; c != nil {
+		api.TLSConfig = c.config()
+		tasks = append(tasks, c.watch)
 	}
 	if w.Metrics != "" {
-		l, err := listen(w.Metrics, "--metrics")
+		l, err := w.listen(w.Metrics, "--metrics")
 		if err != nil {
 			return err
 		}
 		tasks = append(tasks, func(ctx context.Context) error { return serveUntil(ctx, newMetrics(w), l) })
 	}
-	on, err := listen(w.Listen, "--listen")
+	on, err := w.listen(w.Listen, "--listen")
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,9 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t)
 		d.want(http.StatusOK, good)
-		d.set(func(r *reviewer) { r.away = errors.New(`Post "https://10.0.0.1/apis/authentication.k8s.io/v1/tokenreviews": connection refused`) })
+		d.set(func(r *reviewer) {
+			r.away = errors.New(`Post "https://10.0.0.1/apis/authentication.k8s.io/v1/tokenreviews": connection refused`)
+		})
 		begun := time.Now()
 		for time.Since(begun) < time.Hour {
 			d.want(http.StatusOK, good)
