@@ -103,6 +103,10 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if (in.state.Unavailable || in.state.Settling) && !in.state.Lost {
 		result.RequeueAfter = in.state.Recheck + r.turn(&in)
 	}
+	if in.state.Settling && !readyNow(&e) {
+		// Its worker is most likely there, and heard of with its next renewal, which brings nothing by itself.
+		result.RequeueAfter = settlingRecheck + r.turn(&in)
+	}
 	return result, r.write(ctx, &e, status)
 }
 
@@ -114,6 +118,9 @@ func (r *EndpointReconciler) turn(in *endpointInputs) time.Duration {
 	slots := uint32(in.poolEndpoints/statusesPerSecond + 1) //nolint:gosec // a number of objects
 	return time.Duration(h.Sum32()%slots) * time.Second
 }
+
+// settlingRecheck is about half of the time between two renewals of a Lease.
+const settlingRecheck = 5 * time.Second
 
 // statusesPerSecond is how fast the endpoints of a pool change their status together.
 const statusesPerSecond = 5

@@ -94,7 +94,7 @@ func (in *endpointInputs) verdict() (verdict, bool) {
 	if in.acknowledged || readyNow(e) {
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonAccepted, in.readyMessage()}, true
 	}
-	if len(in.state.Live) == 0 {
+	if len(in.state.Live) == 0 && !in.state.Settling {
 		return notReady(v1alpha1.ReasonPoolNotReady, "DeliveryPool "+in.pool.String()+" has no worker yet that could take the endpoint: see the pool's conditions"), true
 	}
 	return notReady(v1alpha1.ReasonPlanPending, "The endpoint is resolved, and its pool's workers do not have it yet"), true

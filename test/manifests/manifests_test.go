@@ -141,7 +141,7 @@ func (s *site) deliver(t *testing.T, e *v1alpha1.WebhookEndpoint, id string) {
 	}
 	s.checkSignature(t, e, got)
 	for _, h := range e.Spec.Headers {
-		if value := got.header.Get(h.Name); value == "" || (h.Value != "" && value != string(h.Value)) {
+		if value := got.header.Get(h.Name); value == "" || (h.Value != "" && value != h.Value) {
 			t.Errorf("%s got header %s: %q, want %q", e.Name, h.Name, value, h.Value)
 		}
 	}
