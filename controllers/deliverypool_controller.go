@@ -152,7 +152,10 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if ok {
 		failed = errors.Join(failed, r.write(ctx, &p, status))
 	}
-	return ctrl.Result{RequeueAfter: soonest(wait, recheck, in.state.Recheck)}, failed
+	if failed != nil {
+		return ctrl.Result{}, failed // tried again within a minute, all of it
+	}
+	return ctrl.Result{RequeueAfter: soonest(wait, recheck, in.state.Recheck)}, nil
 }
 
 // removeUnwanted removes what a change of spec has made superfluous.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 )
@@ -58,6 +60,10 @@ type Options struct {
 // LeaderElectionID is the Lease by which managers agree on one of them. There is one
 // manager for each cluster, unless it watches namespaces of its own.
 const LeaderElectionID = "doorstep-manager"
+
+// longestRetry is the longest time until what failed is tried again: after the API server was away for hours, all is right
+// within a minute. (The library's own bound is a quarter of an hour.)
+const longestRetry = time.Minute
 
 // reconcileTimeout bounds one reconciliation.
 const reconcileTimeout = 2 * time.Minute
@@ -171,6 +177,7 @@ func (o *Options) setup(ctx context.Context, mgr manager.Manager) error {
 		&RetryPolicyReconciler{Client: mgr.GetClient(), Events: recorder},
 		&PoolReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, Image: o.Image, Namespaces: o.WatchNamespaces},
 	} {
+		many.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
 		if err := c.SetupWithManager(mgr, many); err != nil {
 			return fmt.Errorf("set up %T: %w", c, err)
 		}

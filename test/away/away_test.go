@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,6 +118,7 @@ func TestAPIServerAway(t *testing.T) {
 	if err := s.StartAPI(); err != nil {
 		t.Fatal(err)
 	}
+	s.renewed(t, time.Now())
 	s.await(t, "flaky", time.Minute, v1alpha1.ConditionDelivering, metav1.ConditionTrue, v1alpha1.ReasonActive)
 	s.await(t, "good", time.Minute, v1alpha1.ConditionDelivering, metav1.ConditionTrue, v1alpha1.ReasonActive)
 	s.nothingWaits(t, "flaky")
@@ -125,9 +127,26 @@ func TestAPIServerAway(t *testing.T) {
 
 	moved := newReceiver(t)
 	s.move(t, "flaky", moved.URL)
-	s.await(t, "flaky", 30*time.Second, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	// After so long, the client library looks for the API server once a minute.
+	s.await(t, "flaky", 2*time.Minute, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	delivered(t, moved, "moved", s.load(t, "moved", "flaky", s.token, 20, 2*time.Second))
 	s.neverLowered(t, "good", since)
+}
+
+// renewed waits until the worker's Lease was renewed after a time.
+func (s *site) renewed(t *testing.T, after time.Time) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, "the worker's Lease to be renewed", func() error {
+		var lease coordinationv1.Lease
+		key := types.NamespacedName{Namespace: defaultPool.Namespace, Name: v1alpha1.WorkerPodName(defaultPool.Name, 0)}
+		if err := s.Client.Get(t.Context(), key, &lease); err != nil {
+			return err
+		}
+		if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Before(&metav1.MicroTime{Time: after}) {
+			return fmt.Errorf("it was renewed at %v", lease.Spec.RenewTime)
+		}
+		return nil
+	})
 }
 
 // refusedForNow: who shows a token that can't be reviewed is told to come again, not that the token is no good.
