@@ -593,7 +593,7 @@ type Address struct {
 	// CACerts are the authorities of its certificate in PEM, where ca.crt is in the Secret of ingest.tls.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
-	CACerts string `json:"CACerts,omitempty"`
+	CACerts string `json:"CACerts,omitempty"` //nolint:kubeapilinter // Knative's name
 
 	// audience is what ServiceAccount tokens must be made for.
 	// +kubebuilder:validation:MaxLength=256

@@ -692,8 +692,8 @@ const (
 type SigningKeyStatus struct {
 	// name is the key's name in the spec, or generated.
 	// +kubebuilder:validation:MaxLength=63
-	// +optional
-	Name string `json:"name,omitempty"`
+	// +required
+	Name string `json:"name"`
 
 	// secretName is the Secret that holds the key.
 	// +kubebuilder:validation:MaxLength=253
@@ -765,15 +765,15 @@ type EndpointHealth struct {
 type SuccessPercent struct {
 	// fiveMinutes is the last 5 minutes.
 	// +optional
-	FiveMinutes *int32 `json:"5m,omitempty"`
+	FiveMinutes *int32 `json:"fiveMinutes,omitempty"`
 
 	// oneHour is the last hour.
 	// +optional
-	OneHour *int32 `json:"1h,omitempty"`
+	OneHour *int32 `json:"oneHour,omitempty"`
 
 	// oneDay is the last 24 hours.
 	// +optional
-	OneDay *int32 `json:"24h,omitempty"`
+	OneDay *int32 `json:"oneDay,omitempty"`
 }
 
 // AttemptFailure is a failed attempt.
@@ -835,7 +835,7 @@ type EndpointDeliveries struct {
 // +kubebuilder:resource:shortName=whe,categories=doorstep
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Accepted, resolved and live on the pool's workers"
 // +kubebuilder:printcolumn:name="Delivering",type=string,JSONPath=`.status.conditions[?(@.type=="Delivering")].reason`,description="What is done with deliveries at the moment"
-// +kubebuilder:printcolumn:name="Success",type=integer,JSONPath=`.status.health.successPercent.5m`,description="Of 100 attempts in the last 5 minutes, how many were answered 2xx"
+// +kubebuilder:printcolumn:name="Success",type=integer,JSONPath=`.status.health.successPercent.fiveMinutes`,description="Of 100 attempts in the last 5 minutes, how many were answered 2xx"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.deliveries.waiting`,description="Deliveries that wait, retrying and held ones among them"
 // +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.deliveries.oldestDueTime`,description="Since when the oldest due delivery waits"
 // +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.deliveries.deadLettered`,description="Dead letters"

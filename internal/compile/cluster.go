@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -155,5 +156,5 @@ func sameEntry(a, b *plan.Endpoint) bool {
 	x.Version, y.Version = 0, 0
 	bx, errX := json.Marshal(&x)
 	by, errY := json.Marshal(&y)
-	return errX == nil && errY == nil && string(bx) == string(by)
+	return errX == nil && errY == nil && bytes.Equal(bx, by)
 }

@@ -77,7 +77,7 @@ func (b *Book) Attempted(k plan.EndpointKey, a *Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.record(k)
-	count(r.Minutes[:], int64(a.At.Unix()/60), a.OK)
+	count(r.Minutes[:], a.At.Unix()/60, a.OK)
 	count(r.Quarters[:], a.At.Unix()/int64(quarter/time.Second), a.OK)
 	r.latency(a.At.Unix()/3600, a.Duration)
 	if a.OK {

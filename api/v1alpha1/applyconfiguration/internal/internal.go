@@ -880,13 +880,13 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.SuccessPercent
   map:
     fields:
-    - name: 1h
+    - name: fiveMinutes
       type:
         scalar: numeric
-    - name: 24h
+    - name: oneDay
       type:
         scalar: numeric
-    - name: 5m
+    - name: oneHour
       type:
         scalar: numeric
 - name: com.github.doorstep-dev.doorstep.api.v1alpha1.TLS

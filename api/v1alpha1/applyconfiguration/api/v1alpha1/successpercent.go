@@ -9,11 +9,11 @@ package v1alpha1
 // is unset.
 type SuccessPercentApplyConfiguration struct {
 	// fiveMinutes is the last 5 minutes.
-	FiveMinutes *int32 `json:"5m,omitempty"`
+	FiveMinutes *int32 `json:"fiveMinutes,omitempty"`
 	// oneHour is the last hour.
-	OneHour *int32 `json:"1h,omitempty"`
+	OneHour *int32 `json:"oneHour,omitempty"`
 	// oneDay is the last 24 hours.
-	OneDay *int32 `json:"24h,omitempty"`
+	OneDay *int32 `json:"oneDay,omitempty"`
 }
 
 // SuccessPercentApplyConfiguration constructs a declarative configuration of the SuccessPercent type for use with
