@@ -43,11 +43,14 @@ type PoolReconciler struct {
 	Namespaces []string
 
 	children children
+	// known are the pools that this process has seen.
+	known map[types.NamespacedName]bool
 }
 
 // SetupWithManager watches pools and everything that belongs to one.
 func (r *PoolReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) error {
 	r.children = children{client: r.Client, applied: map[childKey]childState{}}
+	r.known = map[types.NamespacedName]bool{}
 	o.MaxConcurrentReconciles = 1 // children keeps notes, and images change one pool at a time
 	b := ctrl.NewControllerManagedBy(mgr).Named("deliverypool").
 		For(&v1alpha1.DeliveryPool{}, builder.WithPredicates(predicate.Or(specOrLifeChanged(), predicate.AnnotationChangedPredicate{}))).
@@ -67,8 +70,12 @@ func (r *PoolReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options
 	return b.WithOptions(o).Complete(r)
 }
 
-// poolOfChild is the pool of an object that the manager made.
-func poolOfChild(_ context.Context, o client.Object) []reconcile.Request {
+// poolOfChild is the pool of an object that the manager made. A worker's binding in a
+// watched namespace names it.
+func poolOfChild(ctx context.Context, o client.Object) []reconcile.Request {
+	if strings.HasPrefix(o.GetName(), v1alpha1.WorkerClusterRole+":") {
+		return poolOfBinding(ctx, o)
+	}
 	name := o.GetLabels()[v1alpha1.LabelPool]
 	if name == "" || o.GetLabels()[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
 		return nil
@@ -145,8 +152,15 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.look(ctx, &in); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.known[req.NamespacedName] = true
 	settings, wait := r.settings(ctx, &in)
-	failed := errors.Join(r.grow(ctx, &in, &settings), r.children.all(ctx, pool.Build(&p, settings).All()), r.removeUnwanted(ctx, &p))
+	failed := r.grow(ctx, &in, &settings)
+	objects := pool.Build(&p, settings).All()
+	if in.remaking {
+		// The StatefulSet, which comes last, is on its way out: nothing is applied to it.
+		objects, wait = objects[:len(objects)-1], remakeInterval
+	}
+	failed = errors.Join(failed, r.children.all(ctx, objects), r.removeUnwanted(ctx, &p))
 	in.failed = failed
 	status, recheck, ok := poolStatus(&in)
 	if ok {
@@ -178,6 +192,10 @@ func (r *PoolReconciler) gone(ctx context.Context, key types.NamespacedName) err
 	for _, ns := range r.Namespaces {
 		failed = append(failed, r.children.remove(ctx, "rbac.authorization.k8s.io/v1", "RoleBinding", ns, name))
 	}
+	if !r.known[key] {
+		return errors.Join(failed...) // it was said when the pool went
+	}
+	delete(r.known, key)
 	var claim corev1.PersistentVolumeClaim
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.QueuePVCName(key.Name, 0)}, &claim)
 	if err == nil && claim.DeletionTimestamp.IsZero() {

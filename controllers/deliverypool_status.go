@@ -37,6 +37,8 @@ type poolInputs struct {
 	noTLS   bool
 	// waits is why the worker's container does not run, in Kubernetes's words.
 	waits string
+	// remaking: the StatefulSet is being removed, without its pods, to be made anew.
+	remaking bool
 	// notExpandable is why the volume can't grow.
 	notExpandable string
 	failed        error

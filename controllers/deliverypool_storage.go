@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,10 @@ func (r *PoolReconciler) grow(ctx context.Context, in *poolInputs, s *pool.Setti
 	if in.statefulSet == nil {
 		return nil
 	}
+	if in.statefulSet.DeletionTimestamp != nil {
+		in.remaking = true
+		return nil
+	}
 	have, ok := templateSize(in.statefulSet)
 	if !ok || have.Cmp(want) == 0 {
 		return r.growClaim(ctx, in, want)
@@ -39,9 +44,13 @@ func (r *PoolReconciler) grow(ctx context.Context, in *poolInputs, s *pool.Setti
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("make the StatefulSet anew for a larger volume: %w", err)
 	}
-	s.ClaimSize = nil
+	s.ClaimSize, in.remaking = nil, true
 	return nil
 }
+
+// remakeInterval is how soon it is looked again whether a StatefulSet that is made anew is
+// gone.
+const remakeInterval = time.Second
 
 // growClaim asks for a larger volume.
 func (r *PoolReconciler) growClaim(ctx context.Context, in *poolInputs, want resource.Quantity) error {

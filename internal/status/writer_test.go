@@ -1,0 +1,210 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/clock"
+	"github.com/doorstep-dev/doorstep/internal/dispatch"
+	"github.com/doorstep-dev/doorstep/internal/health"
+	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/queue"
+)
+
+// scene is a pool of n endpoints with a fake API server that counts writes.
+type scene struct {
+	t      *testing.T
+	w      *Writer
+	plan   *plan.Plan
+	counts map[plan.EndpointKey]queue.Counts
+	views  map[plan.EndpointKey]dispatch.View
+	writes int
+	away   bool
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func (s *scene) Counts(k plan.EndpointKey) queue.Counts { return s.counts[k] }
+func (s *scene) Usage() queue.Usage                     { return queue.Usage{UsedBytes: 1 << 20, CapacityBytes: 1 << 30} }
+func (s *scene) Head(context.Context, plan.EndpointKey, uint64) (queue.Delivery, error) {
+	return queue.Delivery{}, queue.ErrNotFound
+}
+func (s *scene) Due(context.Context, plan.EndpointKey, time.Time, int) ([]queue.Delivery, time.Time, error) {
+	return nil, time.Time{}, nil
+}
+func (s *scene) Fresh(context.Context, plan.EndpointKey, queue.Seq, int) ([]queue.Delivery, error) {
+	return nil, nil
+}
+func (s *scene) View(k plan.EndpointKey) (dispatch.View, bool) { return s.views[k], true }
+
+func key(i int) plan.EndpointKey {
+	return plan.EndpointKey{Namespace: "shop", Name: fmt.Sprintf("e%04d", i)}
+}
+
+// in runs f in virtual time beside a Writer of n endpoints.
+func in(t *testing.T, n int, f func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		if err := v1alpha1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		s := &scene{t: t, plan: &plan.Plan{}, counts: map[plan.EndpointKey]queue.Counts{}, views: map[plan.EndpointKey]dispatch.View{}, ended: make(chan error, 1)}
+		b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.WebhookEndpoint{}, &v1alpha1.DeliveryPool{})
+		for i := range n {
+			o := &v1alpha1.WebhookEndpoint{}
+			o.Namespace, o.Name, o.UID, o.Generation = "shop", key(i).Name, types.UID(key(i).Name), 1
+			b = b.WithObjects(o)
+			s.plan.Endpoints = append(s.plan.Endpoints, plan.Endpoint{EndpointKey: key(i), UID: key(i).Name, Generation: 1})
+		}
+		pool := &v1alpha1.DeliveryPool{}
+		pool.Namespace, pool.Name = "doorstep-system", "default"
+		c := interceptor.NewClient(b.WithObjects(pool).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if s.away {
+					return errors.New("the API server is away")
+				}
+				return c.Get(ctx, k, o, opts...)
+			},
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				if s.away {
+					return errors.New("the API server is away")
+				}
+				s.writes++
+				return c.SubResource(sub).Apply(ctx, o, opts...)
+			},
+		})
+		s.w = &Writer{
+			Client: c, Pool: types.NamespacedName{Namespace: "doorstep-system", Name: "default"}, Queue: s, Lanes: s,
+			Plan: func() *plan.Plan { return s.plan }, Health: health.NewBook(), Clock: clock.New(nil, time.Time{}), Log: logr.Discard(),
+		}
+		s.start()
+		f(s)
+		s.stop()
+	})
+}
+
+func (s *scene) start() {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.cancel = cancel
+	go func() { s.ended <- s.w.Run(ctx) }()
+}
+
+func (s *scene) stop() {
+	s.cancel()
+	<-s.ended
+}
+
+// during gives how many writes were made in a time.
+func (s *scene) during(d time.Duration) int {
+	before := s.writes
+	time.Sleep(d) // virtual
+	synctest.Wait()
+	return s.writes - before
+}
+
+func (s *scene) shown(i int) *v1alpha1.WebhookEndpointStatus {
+	var o v1alpha1.WebhookEndpoint
+	if err := s.w.Client.Get(s.t.Context(), types.NamespacedName{Namespace: "shop", Name: key(i).Name}, &o); err != nil {
+		s.t.Fatal(err)
+	}
+	return &o.Status
+}
+
+func (s *scene) reason(i int, kind string) string {
+	for _, c := range s.shown(i).Conditions {
+		if c.Type == kind {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// case CS172
+func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
+	in(t, 100, func(s *scene) {
+		if n := s.during(2 * time.Minute); n < 100 {
+			t.Errorf("%d writes at first, want one for each endpoint", n)
+		}
+		if n := s.during(time.Hour); n != 0 {
+			t.Errorf("%d writes in a quiet hour", n)
+		}
+		// A worker that restarts looks, and finds everything as it is.
+		s.stop()
+		s.start()
+		if n := s.during(10 * time.Minute); n != 0 {
+			t.Errorf("%d writes after a restart", n)
+		}
+	})
+}
+
+func TestATransitionIsWrittenBeforeAllElse(t *testing.T) {
+	in(t, 500, func(s *scene) {
+		s.during(5 * time.Minute)
+		for i := range 500 {
+			s.counts[key(i)] = queue.Counts{Pending: 7} // everybody has something to say
+		}
+		s.during(time.Second)
+		s.views[key(321)] = dispatch.View{State: dispatch.BackingOff, Reason: dispatch.ReasonFailing, Message: "the receiver fails"}
+		s.during(3 * time.Second)
+		if got := s.reason(321, v1alpha1.ConditionDelivering); got != v1alpha1.ReasonBackingOff {
+			t.Errorf("Delivering is %s three seconds after the lane changed", got)
+		}
+	})
+}
+
+func TestWritesStayWithinTheirBudget(t *testing.T) {
+	in(t, 800, func(s *scene) {
+		s.during(5 * time.Minute)
+		n := 0
+		for minute := range 5 {
+			for i := range 800 {
+				s.counts[key(i)] = queue.Counts{Pending: minute + 1}
+				state := dispatch.Active
+				if (minute+i)%2 == 0 {
+					state = dispatch.Suspended
+				}
+				s.views[key(i)] = dispatch.View{State: state}
+			}
+			n += s.during(time.Minute)
+		}
+		if most := 5 * 60 * 5; n > most || n < most/2 {
+			t.Errorf("%d writes in 5 minutes, want at most %d and no fewer than half of that", n, most)
+		}
+	})
+}
+
+func TestAnAPIServerThatIsAwayIsCaughtUpWith(t *testing.T) {
+	in(t, 20, func(s *scene) {
+		s.during(time.Minute)
+		s.away = true
+		s.views[key(3)] = dispatch.View{State: dispatch.Disabled, Message: "the receiver answered 410 Gone"}
+		s.during(20 * time.Minute)
+		s.views[key(4)] = dispatch.View{State: dispatch.Suspended, Message: "suspended"}
+		s.away = false
+		s.during(2 * time.Minute)
+		if a, b := s.reason(3, v1alpha1.ConditionDelivering), s.reason(4, v1alpha1.ConditionDelivering); a != v1alpha1.ReasonDisabled || b != v1alpha1.ReasonSuspended {
+			t.Errorf("Delivering is %s and %s afterwards", a, b)
+		}
+	})
+}
+
+func TestNumbersAreRounded(t *testing.T) {
+	for n, want := range map[int]int64{0: 0, 7: 7, 99: 99, 100: 100, 101: 100, 129: 120, 1234: 1200, 56789: 56000} {
+		if got := *rounded(n); got != want {
+			t.Errorf("%d is shown as %d, want %d", n, got, want)
+		}
+	}
+}
