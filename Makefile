@@ -49,7 +49,9 @@ build: ## Build bin/doorstep.
 
 .PHONY: test
 test: interop-deps ## Run all tests: unit, conformance, property, interop, then each fuzz test for FUZZTIME.
-	assets=$$(hack/envtest.sh) && KUBEBUILDER_ASSETS=$$assets go test -timeout 20m $(TESTFLAGS) ./...
+	assets=$$(hack/envtest.sh) && export KUBEBUILDER_ASSETS=$$assets && \
+	  go test -timeout 30m $(TESTFLAGS) $$(go list ./... | grep -v /test/) && \
+	  go test -timeout 30m -p 1 $(TESTFLAGS) ./test/...
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: race

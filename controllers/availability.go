@@ -42,7 +42,7 @@ type PoolState struct {
 // begun to look at a pool, nothing is said of a worker that was there before: it is
 // Settling.
 type Availability struct {
-	// Now is the wall clock.
+	// Now is a clock that stands still while the API server can't be reached.
 	Now func() time.Time
 
 	mu sync.Mutex

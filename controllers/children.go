@@ -98,7 +98,11 @@ func appearance(kind string, o *metav1.PartialObjectMetadata) string {
 	if o.Generation == 0 && kind != "Lease" && kind != "ConfigMap" {
 		version = o.ResourceVersion
 	}
-	b, err := json.Marshal([]any{o.UID, version, o.Labels, o.Annotations, o.OwnerReferences})
+	annotations, owners := o.Annotations, o.OwnerReferences
+	if kind == "ConfigMap" {
+		annotations, owners = nil, nil // the cache drops them of ConfigMaps
+	}
+	b, err := json.Marshal([]any{o.UID, version, o.Labels, annotations, owners})
 	if err != nil {
 		return ""
 	}

@@ -166,7 +166,11 @@ func (o *Options) setup(ctx context.Context, mgr manager.Manager) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), SystemNamespace: o.Namespace, Now: time.Now,
 		Changed: Changed{Endpoints: make(chan event.GenericEvent), Pools: make(chan event.GenericEvent)},
 	}
-	available := &Availability{Now: time.Now}
+	sees := newContact(mgr.GetAPIReader(), o.Namespace)
+	if err := mgr.Add(sees); err != nil {
+		return err
+	}
+	available := &Availability{Now: sees.Now}
 	recorder := mgr.GetEventRecorder(v1alpha1.FieldOwnerManager)
 	many := controller.Options{MaxConcurrentReconciles: max(o.Concurrency, 1)}
 	for _, c := range []interface {
