@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,12 +33,17 @@ type scene struct {
 	views  map[plan.EndpointKey]dispatch.View
 	writes int
 	away   bool
+	mu     sync.Mutex // of counts, views, writes and away
 	cancel context.CancelFunc
 	ended  chan error
 }
 
-func (s *scene) Counts(k plan.EndpointKey) queue.Counts { return s.counts[k] }
-func (s *scene) Usage() queue.Usage                     { return queue.Usage{UsedBytes: 1 << 20, CapacityBytes: 1 << 30} }
+func (s *scene) Counts(k plan.EndpointKey) queue.Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[k]
+}
+func (s *scene) Usage() queue.Usage { return queue.Usage{UsedBytes: 1 << 20, CapacityBytes: 1 << 30} }
 func (s *scene) Head(context.Context, plan.EndpointKey, uint64) (queue.Delivery, error) {
 	return queue.Delivery{}, queue.ErrNotFound
 }
@@ -47,7 +53,31 @@ func (s *scene) Due(context.Context, plan.EndpointKey, time.Time, int) ([]queue.
 func (s *scene) Fresh(context.Context, plan.EndpointKey, queue.Seq, int) ([]queue.Delivery, error) {
 	return nil, nil
 }
-func (s *scene) View(k plan.EndpointKey) (dispatch.View, bool) { return s.views[k], true }
+func (s *scene) View(k plan.EndpointKey) (dispatch.View, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.views[k], true
+}
+
+// change alters what is to be seen.
+func (s *scene) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// reached counts a call, unless the API server is away.
+func (s *scene) reached(write bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return errors.New("the API server is away")
+	}
+	if write {
+		s.writes++
+	}
+	return nil
+}
 
 func key(i int) plan.EndpointKey {
 	return plan.EndpointKey{Namespace: "shop", Name: fmt.Sprintf("e%04d", i)}
@@ -73,16 +103,15 @@ func in(t *testing.T, n int, f func(*scene)) {
 		pool.Namespace, pool.Name = "doorstep-system", "default"
 		c := interceptor.NewClient(b.WithObjects(pool).Build(), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if s.away {
-					return errors.New("the API server is away")
+				if err := s.reached(false); err != nil {
+					return err
 				}
 				return c.Get(ctx, k, o, opts...)
 			},
 			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-				if s.away {
-					return errors.New("the API server is away")
+				if err := s.reached(true); err != nil {
+					return err
 				}
-				s.writes++
 				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		})
@@ -109,10 +138,11 @@ func (s *scene) stop() {
 
 // during gives how many writes were made in a time.
 func (s *scene) during(d time.Duration) int {
-	before := s.writes
+	count := func() (n int) { s.change(func() { n = s.writes }); return n }
+	before := count()
 	time.Sleep(d) // virtual
 	synctest.Wait()
-	return s.writes - before
+	return count() - before
 }
 
 func (s *scene) shown(i int) *v1alpha1.WebhookEndpointStatus {
@@ -153,11 +183,15 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 func TestATransitionIsWrittenBeforeAllElse(t *testing.T) {
 	in(t, 500, func(s *scene) {
 		s.during(5 * time.Minute)
-		for i := range 500 {
-			s.counts[key(i)] = queue.Counts{Pending: 7} // everybody has something to say
-		}
+		s.change(func() {
+			for i := range 500 {
+				s.counts[key(i)] = queue.Counts{Pending: 7} // everybody has something to say
+			}
+		})
 		s.during(time.Second)
-		s.views[key(321)] = dispatch.View{State: dispatch.BackingOff, Reason: dispatch.ReasonFailing, Message: "the receiver fails"}
+		s.change(func() {
+			s.views[key(321)] = dispatch.View{State: dispatch.BackingOff, Reason: dispatch.ReasonFailing, Message: "the receiver fails"}
+		})
 		s.during(3 * time.Second)
 		if got := s.reason(321, v1alpha1.ConditionDelivering); got != v1alpha1.ReasonBackingOff {
 			t.Errorf("Delivering is %s three seconds after the lane changed", got)
@@ -170,14 +204,16 @@ func TestWritesStayWithinTheirBudget(t *testing.T) {
 		s.during(5 * time.Minute)
 		n := 0
 		for minute := range 5 {
-			for i := range 800 {
-				s.counts[key(i)] = queue.Counts{Pending: minute + 1}
-				state := dispatch.Active
-				if (minute+i)%2 == 0 {
-					state = dispatch.Suspended
+			s.change(func() {
+				for i := range 800 {
+					s.counts[key(i)] = queue.Counts{Pending: minute + 1}
+					state := dispatch.Active
+					if (minute+i)%2 == 0 {
+						state = dispatch.Suspended
+					}
+					s.views[key(i)] = dispatch.View{State: state}
 				}
-				s.views[key(i)] = dispatch.View{State: state}
-			}
+			})
 			n += s.during(time.Minute)
 		}
 		if most := 5 * 60 * 5; n > most || n < most/2 {
@@ -189,11 +225,15 @@ func TestWritesStayWithinTheirBudget(t *testing.T) {
 func TestAnAPIServerThatIsAwayIsCaughtUpWith(t *testing.T) {
 	in(t, 20, func(s *scene) {
 		s.during(time.Minute)
-		s.away = true
-		s.views[key(3)] = dispatch.View{State: dispatch.Disabled, Message: "the receiver answered 410 Gone"}
+		s.change(func() {
+			s.away = true
+			s.views[key(3)] = dispatch.View{State: dispatch.Disabled, Message: "the receiver answered 410 Gone"}
+		})
 		s.during(20 * time.Minute)
-		s.views[key(4)] = dispatch.View{State: dispatch.Suspended, Message: "suspended"}
-		s.away = false
+		s.change(func() {
+			s.views[key(4)] = dispatch.View{State: dispatch.Suspended, Message: "suspended"}
+			s.away = false
+		})
 		s.during(2 * time.Minute)
 		if a, b := s.reason(3, v1alpha1.ConditionDelivering), s.reason(4, v1alpha1.ConditionDelivering); a != v1alpha1.ReasonDisabled || b != v1alpha1.ReasonSuspended {
 			t.Errorf("Delivering is %s and %s afterwards", a, b)
