@@ -123,7 +123,7 @@ func TestNoCertificateYet(t *testing.T) {
 
 		cert, key := certificate(t, 1)
 		put(t, s.tls, cert, key)
-		time.Sleep(certificateInterval)
+		time.Sleep(2*certificateInterval + 3*time.Second) // between two looks, which may see half a file
 		r.ready()
 		r.stop()
 	})
