@@ -14,18 +14,34 @@ import (
 )
 
 // references are the objects that an object needs, by name, with the keys that are read
-// of them; an empty list of keys stands for all.
+// of them.
 type references struct {
-	secrets, configMaps map[types.NamespacedName][]string
+	secrets, configMaps map[types.NamespacedName]keySet
 }
 
+// keySet are keys of a Secret or a ConfigMap.
+type keySet map[string]bool
+
+// everyKey, in a keySet, stands for all keys that there are. It can't be one.
+const everyKey = "*"
+
 func newReferences() references {
-	return references{secrets: map[types.NamespacedName][]string{}, configMaps: map[types.NamespacedName][]string{}}
+	return references{secrets: map[types.NamespacedName]keySet{}, configMaps: map[types.NamespacedName]keySet{}}
 }
 
 func (r references) secret(namespace, name string, keys ...string) {
-	k := types.NamespacedName{Namespace: namespace, Name: name}
-	r.secrets[k] = append(r.secrets[k], keys...)
+	add(r.secrets, types.NamespacedName{Namespace: namespace, Name: name}, keys...)
+}
+
+func add(to map[types.NamespacedName]keySet, name types.NamespacedName, keys ...string) {
+	set := to[name]
+	if set == nil {
+		set = make(keySet, len(keys))
+		to[name] = set
+	}
+	for _, k := range keys {
+		set[k] = true
+	}
 }
 
 func (r references) authorities(namespace string, refs []v1alpha1.CACertificateReference) {
@@ -36,9 +52,9 @@ func (r references) authorities(namespace string, refs []v1alpha1.CACertificateR
 		}
 		k := types.NamespacedName{Namespace: namespace, Name: ref.Name}
 		if ref.Kind == v1alpha1.CACertificateKindSecret {
-			r.secrets[k] = append(r.secrets[k], key)
+			add(r.secrets, k, key)
 		} else {
-			r.configMaps[k] = append(r.configMaps[k], key)
+			add(r.configMaps, k, key)
 		}
 	}
 }
@@ -85,7 +101,7 @@ func (r references) endpoint(e *v1alpha1.WebhookEndpoint) {
 // pool adds what a DeliveryPool refers to. Of the Secret of API keys every entry is read.
 func (r references) pool(p *v1alpha1.DeliveryPool) {
 	if in := p.Spec.Ingest; in != nil && in.APIKeysSecretRef != nil {
-		r.secrets[types.NamespacedName{Namespace: p.Namespace, Name: in.APIKeysSecretRef.Name}] = nil
+		r.secret(p.Namespace, in.APIKeysSecretRef.Name, everyKey)
 	}
 	if e := p.Spec.Egress; e != nil {
 		r.authorities(p.Namespace, e.CACertificateRefs)
@@ -96,7 +112,7 @@ func (r references) pool(p *v1alpha1.DeliveryPool) {
 }
 
 // names lists what is referred to, for an index.
-func names(m map[types.NamespacedName][]string) []string {
+func names(m map[types.NamespacedName]keySet) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {
 		out = append(out, k.String())
@@ -160,9 +176,9 @@ func index(ctx context.Context, x client.FieldIndexer, systemNamespace string) e
 			return err
 		}
 	}
-	pools := map[string]func(references) map[types.NamespacedName][]string{
-		indexSecret:    func(r references) map[types.NamespacedName][]string { return r.secrets },
-		indexConfigMap: func(r references) map[types.NamespacedName][]string { return r.configMaps },
+	pools := map[string]func(references) map[types.NamespacedName]keySet{
+		indexSecret:    func(r references) map[types.NamespacedName]keySet { return r.secrets },
+		indexConfigMap: func(r references) map[types.NamespacedName]keySet { return r.configMaps },
 	}
 	for field, of := range pools {
 		err := x.IndexField(ctx, &v1alpha1.DeliveryPool{}, field, func(o client.Object) []string {

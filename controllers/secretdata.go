@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -32,7 +33,7 @@ type dataKey struct {
 
 type kept struct {
 	version string
-	keys    int
+	keys    keySet
 	data    map[string][]byte
 }
 
@@ -47,7 +48,7 @@ func (s *secretData) read(ctx context.Context, r references) ([]corev1.Secret, [
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
-	take := func(k dataKey, keys []string) {
+	take := func(k dataKey, keys keySet) {
 		g.Go(func() error {
 			got, ok, err := s.one(ctx, k, keys)
 			if err != nil || !ok {
@@ -83,7 +84,7 @@ func (s *secretData) read(ctx context.Context, r references) ([]corev1.Secret, [
 }
 
 // one gives the data of one object; false if it does not exist.
-func (s *secretData) one(ctx context.Context, k dataKey, keys []string) (kept, bool, error) {
+func (s *secretData) one(ctx context.Context, k dataKey, keys keySet) (kept, bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if k.configMap {
@@ -92,7 +93,7 @@ func (s *secretData) one(ctx context.Context, k dataKey, keys []string) (kept, b
 	if err := s.cache.Get(ctx, k.NamespacedName, meta); err != nil {
 		return kept{}, false, client.IgnoreNotFound(err)
 	}
-	if was, ok := s.known[k]; ok && was.version == meta.ResourceVersion && was.keys == len(keys) {
+	if was, ok := s.known[k]; ok && was.version == meta.ResourceVersion && maps.Equal(was.keys, keys) {
 		return was, true, nil
 	}
 	data, version, err := s.fetch(ctx, k)
@@ -102,7 +103,7 @@ func (s *secretData) one(ctx context.Context, k dataKey, keys []string) (kept, b
 	if err != nil {
 		return kept{}, false, fmt.Errorf("read %s %s: %w", meta.Kind, k.NamespacedName, err)
 	}
-	return kept{version: version, keys: len(keys), data: only(data, keys)}, true, nil
+	return kept{version: version, keys: keys, data: only(data, keys)}, true, nil
 }
 
 // fetch reads an object live.
@@ -124,13 +125,13 @@ func (s *secretData) fetch(ctx context.Context, k dataKey) (map[string][]byte, s
 	return o.Data, o.ResourceVersion, err
 }
 
-// only keeps the keys that are read; all where none is named.
-func only(data map[string][]byte, keys []string) map[string][]byte {
-	if len(keys) == 0 {
+// only keeps the keys that are read.
+func only(data map[string][]byte, keys keySet) map[string][]byte {
+	if keys[everyKey] {
 		return data
 	}
 	out := make(map[string][]byte, len(keys))
-	for _, k := range keys {
+	for k := range keys {
 		if v, ok := data[k]; ok {
 			out[k] = v
 		}

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -92,12 +93,10 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.ensureSigningSecret(ctx, &in); err != nil {
-		return ctrl.Result{}, err
-	}
+	made := r.ensureSigningSecret(ctx, &in) // where that fails, the status says what is missing
 	status, ok := endpointStatus(&in)
 	if !ok {
-		return ctrl.Result{}, nil // the pass over its pool that sees it brings it back
+		return ctrl.Result{}, made // the pass over its pool that sees it brings it back
 	}
 	result := ctrl.Result{}
 	if (in.state.Unavailable || in.state.Settling) && !in.state.Lost {
@@ -107,7 +106,7 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		// Its worker is most likely there, and heard of with its next renewal, which brings nothing by itself.
 		result.RequeueAfter = settlingRecheck + r.turn(&in)
 	}
-	return result, r.write(ctx, &e, status)
+	return result, errors.Join(made, r.write(ctx, &e, status))
 }
 
 // turn spreads the endpoints of a pool over time, statusesPerSecond of them in each
@@ -227,6 +226,8 @@ func (r *EndpointReconciler) ensureSigningSecret(ctx context.Context, in *endpoi
 	case apierrors.IsAlreadyExists(err):
 		return nil // the cache is late
 	case err != nil:
+		// Such as a ResourceQuota: those who look at the endpoint can help.
+		r.Events.Eventf(e, nil, corev1.EventTypeWarning, "SigningKeyNotMade", "Create", "Secret %s can't be made: %s", name.Name, err.Error())
 		return fmt.Errorf("make the signing key of the endpoint: %w", err)
 	}
 	log.FromContext(ctx).Info("Made a signing key", "secret", name.String())

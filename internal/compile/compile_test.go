@@ -122,7 +122,7 @@ func TestEndpointInTrouble(t *testing.T) {
 		opts                   Options
 		reason, field, message string
 	}{
-		{name: "no Secret for the generated key", secrets: []corev1.Secret{}, reason: "SecretNotFound", field: "spec.signing", message: "Secret orders-signing does not exist in namespace shop; create it"},
+		{name: "no Secret for the generated key", secrets: []corev1.Secret{}, reason: "SecretNotFound", field: "spec.signing", message: "Secret orders-signing does not exist in namespace shop; it is made with a signing key under key, unless you create it first"},
 		{name: "the Secret is in another namespace", secrets: []corev1.Secret{secret("other", "orders-signing", map[string]string{"key": keyA})}, reason: "SecretNotFound", field: "spec.signing", message: "namespace shop"},
 		{name: "the Secret lacks the key", secrets: []corev1.Secret{secret("shop", "orders-signing", map[string]string{"other": keyA})}, reason: "SecretKeyMissing", field: "spec.signing", message: "has no key key; add it"},
 		{name: "the second of two keys is missing", change: named("orders-signing", "next"), reason: "SecretNotFound", field: "spec.signing.keys[1].secretKeyRef", message: "Secret next"},

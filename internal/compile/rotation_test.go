@@ -173,6 +173,9 @@ func TestRotationThroughALostSecret(t *testing.T) {
 	if e.Problem == nil || e.Problem.Reason != "SecretNotFound" || r.keysOf(e) != "1, 0 until 59m0s" {
 		t.Errorf("problem %+v and keys %s", e.Problem, r.keysOf(e))
 	}
+	if want := "is gone from namespace shop, and no other key is made in its place, since receivers know that one; restore it"; !strings.Contains(e.Problem.Message, want) {
+		t.Errorf("message %q, want %q", e.Problem.Message, want)
+	}
 	if e = r.look(time.Hour, ""); r.keysOf(e) != "1" || !r.last.NextAt.IsZero() {
 		t.Errorf("keys %s, next at %v; want 1 and never", r.keysOf(e), r.last.NextAt)
 	}

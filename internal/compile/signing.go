@@ -174,6 +174,9 @@ func holdsNoSignature(name string) bool {
 func (r *resolver) signingKeys(s v1alpha1.Signing, out *plan.Signing) bool {
 	if GeneratesKey(r.object) {
 		ref := v1alpha1.SecretKeyReference{Name: SigningSecretName(r.object.Name), Key: SigningSecretKey}
+		if !r.generatedKeyIsThere(ref) {
+			return false
+		}
 		text, ok := r.signingKey("spec.signing", ref, out)
 		out.Keys = []plan.SigningKey{{Name: GeneratedKeyName, Ref: refText(ref), Key: text}}
 		return ok
@@ -195,6 +198,24 @@ func (r *resolver) signingKeys(s v1alpha1.Signing, out *plan.Signing) bool {
 		all = all && ok
 	}
 	return all
+}
+
+// generatedKeyIsThere reports whether the Secret of the key that is made for the endpoint
+// is there. It is made once; one that is lost only people can replace.
+func (r *resolver) generatedKeyIsThere(ref v1alpha1.SecretKeyReference) bool {
+	o := r.object
+	if r.secrets[plan.EndpointKey{Namespace: o.Namespace, Name: ref.Name}] != nil {
+		return true
+	}
+	if HasGeneratedKey(r.lastForm(plan.EndpointKey{Namespace: o.Namespace, Name: o.Name})) {
+		r.fault("spec.signing", v1alpha1.ReasonSecretNotFound, "Secret %s with the signing key that was made for the endpoint is gone from namespace %s, "+
+			"and no other key is made in its place, since receivers know that one; restore it, create it with a new key under %s, or name another Secret in signing.keys",
+			ref.Name, o.Namespace, ref.Key)
+		return false
+	}
+	r.fault("spec.signing", v1alpha1.ReasonSecretNotFound, "Secret %s does not exist in namespace %s; it is made with a signing key under %s, unless you create it first",
+		ref.Name, o.Namespace, ref.Key)
+	return false
 }
 
 // refText is a reference as plan.SigningKey has it. Neither part holds a slash.
