@@ -19,19 +19,35 @@ import (
 	"github.com/doorstep-dev/doorstep/test/harness"
 )
 
+// all are the manifests to try; few of them would mean that they are no longer found.
+func all(t *testing.T) []cluster.Manifest {
+	t.Helper()
+	out := append(cluster.Samples(t), cluster.Documented(t)...)
+	kinds := map[string]int{}
+	for _, m := range out {
+		for _, o := range m.Objects {
+			kinds[o.GetKind()]++
+		}
+	}
+	if len(out) < 12 || kinds["WebhookEndpoint"] < 10 || kinds["DeliveryPool"] < 4 || kinds["RetryPolicy"] < 4 {
+		t.Fatalf("only %d manifests were found, with %v", len(out), kinds)
+	}
+	return out
+}
+
 // Every manifest with endpoints and policies works as written.
 func TestEndpointManifests(t *testing.T) {
 	t.Parallel()
-	var some []manifest
+	var some []cluster.Manifest
 	for _, m := range all(t) {
-		if !m.has("DeliveryPool") {
+		if !m.Has("DeliveryPool") {
 			some = append(some, m)
 		}
 	}
 	s := newSite(t, "apiVersion: doorstep.dev/v1alpha1\nkind: DeliveryPool\nmetadata: {name: default, namespace: doorstep-system}\nspec: {}\n")
 	s.sendThroughWorld(t)
 	for n, m := range some {
-		t.Run(m.name, func(t *testing.T) { s.try(t, m, fmt.Sprintf("reader-%d", n)) })
+		t.Run(m.Name, func(t *testing.T) { s.try(t, m, fmt.Sprintf("reader-%d", n)) })
 	}
 }
 
@@ -39,18 +55,18 @@ func TestEndpointManifests(t *testing.T) {
 func TestPoolManifests(t *testing.T) {
 	t.Parallel()
 	for _, m := range all(t) {
-		if !m.has("DeliveryPool") {
+		if !m.Has("DeliveryPool") {
 			continue
 		}
-		t.Run(m.name, func(t *testing.T) {
+		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			if len(m.objects) != 1 || m.objects[0].GetName() != defaultPool.Name || m.objects[0].GetNamespace() != defaultPool.Namespace {
+			if len(m.Objects) != 1 || m.Objects[0].GetName() != defaultPool.Name || m.Objects[0].GetNamespace() != defaultPool.Namespace {
 				t.Fatal("this test knows pool default alone; teach it others")
 			}
-			s := newSite(t, m.text)
-			s.awaitReady(t, m.objects[0])
+			s := newSite(t, m.Text)
+			s.awaitReady(t, m.Objects[0])
 			s.sendThroughWorld(t)
-			s.try(t, newManifest(t, "an endpoint", "apiVersion: doorstep.dev/v1alpha1\nkind: WebhookEndpoint\n"+
+			s.try(t, cluster.NewManifest(t, "an endpoint", "apiVersion: doorstep.dev/v1alpha1\nkind: WebhookEndpoint\n"+
 				"metadata: {name: orders}\nspec: {url: https://hooks.example.com/orders}\n"), "tenant")
 		})
 	}
@@ -71,26 +87,26 @@ func (s *site) sendThroughWorld(t *testing.T) {
 }
 
 // try applies a manifest, waits for all in it to be Ready, posts an event for each endpoint, and takes the manifest away.
-func (s *site) try(t *testing.T, m manifest, namespace string) {
+func (s *site) try(t *testing.T, m cluster.Manifest, namespace string) {
 	var into []string
-	for _, o := range m.objects {
+	for _, o := range m.Objects {
 		if o.GetNamespace() == "" {
 			into = []string{"-n", namespace}
 		}
 	}
-	for _, o := range m.objects {
+	for _, o := range m.Objects {
 		if o.GetNamespace() == "" {
 			o.SetNamespace(namespace)
 		}
 		s.tenant(t, o.GetNamespace())
 	}
-	s.kubectl(t, m.text, append([]string{"apply", "-f", "-"}, into...)...)
-	for _, o := range m.objects {
+	s.kubectl(t, m.Text, append([]string{"apply", "-f", "-"}, into...)...)
+	for _, o := range m.Objects {
 		if o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group {
 			s.awaitReady(t, o)
 		}
 	}
-	for n, o := range m.objects {
+	for n, o := range m.Objects {
 		if o.GetKind() == "WebhookEndpoint" {
 			var endpoint v1alpha1.WebhookEndpoint
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &endpoint); err != nil {
@@ -99,7 +115,7 @@ func (s *site) try(t *testing.T, m manifest, namespace string) {
 			s.deliver(t, &endpoint, fmt.Sprintf("%s-%d", namespace, n))
 		}
 	}
-	s.kubectl(t, m.text, append([]string{"delete", "-f", "-"}, into...)...)
+	s.kubectl(t, m.Text, append([]string{"delete", "-f", "-"}, into...)...)
 }
 
 // data is of an event that every filter of the documentation takes.

@@ -1,32 +1,35 @@
--- Health of a DeliveryPool for Argo CD. A pool whose workers are away or can't be started is Degraded, and so is one
--- that waits for an edit; a nearly full volume is told in the message.
-local hs = { status = "Progressing", message = "Waiting for the manager" }
-local status = obj.status
-if status == nil or status.observedGeneration == nil or status.observedGeneration ~= obj.metadata.generation then
-  return hs
+-- Health of a DeliveryPool for Argo CD. A pool whose workers are away is Degraded; one that is suspended, or whose volume
+-- is nearly full, is Healthy with a message.
+local status = obj.status or {}
+if status.observedGeneration ~= obj.metadata.generation then
+  return { status = "Progressing", message = "Waiting for the manager" }
 end
 local conditions = {}
 for _, c in ipairs(status.conditions or {}) do
-  conditions[c.type] = c
+  conditions[c.type] = { status = c.status, text = (c.reason or "") .. ": " .. (c.message or "") }
 end
-local ready = conditions["Ready"]
-if ready == nil then
-  return hs
+local function is(kind, value)
+  return conditions[kind] ~= nil and conditions[kind].status == value
 end
-if conditions["Stalled"] ~= nil and conditions["Stalled"].status == "True" then
-  return { status = "Degraded", message = conditions["Stalled"].message }
+if conditions["Ready"] == nil then
+  return { status = "Progressing", message = "Waiting for the manager" }
 end
-if ready.status == "True" then
-  if obj.spec ~= nil and obj.spec.suspend == true then
-    return { status = "Healthy", message = "Suspended: events are accepted and held" }
-  end
-  local pressure = conditions["StorePressure"]
-  if pressure ~= nil and pressure.status == "True" then
-    return { status = "Healthy", message = pressure.message }
-  end
-  return { status = "Healthy", message = ready.message }
+if is("Stalled", "True") then
+  return { status = "Degraded", message = conditions["Stalled"].text }
 end
-if conditions["Reconciling"] ~= nil and conditions["Reconciling"].status == "True" then
-  return { status = "Progressing", message = ready.message }
+if is("Reconciling", "True") then
+  return { status = "Progressing", message = conditions["Ready"].text }
 end
-return { status = "Degraded", message = ready.message }
+if is("Ready", "Unknown") then
+  return { status = "Unknown", message = conditions["Ready"].text }
+end
+if is("Ready", "False") then
+  return { status = "Degraded", message = conditions["Ready"].text }
+end
+if is("StorePressure", "True") then
+  return { status = "Healthy", message = conditions["StorePressure"].text }
+end
+if obj.spec ~= nil and obj.spec.suspend == true then
+  return { status = "Healthy", message = "Suspended: events are accepted and held" }
+end
+return { status = "Healthy", message = conditions["Ready"].text }

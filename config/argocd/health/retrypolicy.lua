@@ -1,21 +1,28 @@
 -- Health of a RetryPolicy for Argo CD.
-local hs = { status = "Progressing", message = "Waiting for the manager" }
-local status = obj.status
-if status == nil or status.observedGeneration == nil or status.observedGeneration ~= obj.metadata.generation then
-  return hs
+local status = obj.status or {}
+if status.observedGeneration ~= obj.metadata.generation then
+  return { status = "Progressing", message = "Waiting for the manager" }
 end
 local conditions = {}
 for _, c in ipairs(status.conditions or {}) do
-  conditions[c.type] = c
+  conditions[c.type] = { status = c.status, text = (c.reason or "") .. ": " .. (c.message or "") }
 end
-local ready = conditions["Ready"]
-if ready == nil then
-  return hs
+local function is(kind, value)
+  return conditions[kind] ~= nil and conditions[kind].status == value
 end
-if conditions["Stalled"] ~= nil and conditions["Stalled"].status == "True" then
-  return { status = "Degraded", message = conditions["Stalled"].message }
+if conditions["Ready"] == nil then
+  return { status = "Progressing", message = "Waiting for the manager" }
 end
-if ready.status == "True" then
-  return { status = "Healthy", message = ready.message }
+if is("Stalled", "True") then
+  return { status = "Degraded", message = conditions["Stalled"].text }
 end
-return { status = "Progressing", message = ready.message }
+if is("Reconciling", "True") then
+  return { status = "Progressing", message = conditions["Ready"].text }
+end
+if is("Ready", "Unknown") then
+  return { status = "Unknown", message = conditions["Ready"].text }
+end
+if is("Ready", "False") then
+  return { status = "Progressing", message = conditions["Ready"].text }
+end
+return { status = "Healthy", message = conditions["Ready"].text }

@@ -1,4 +1,4 @@
-package manifests
+package cluster
 
 import (
 	"errors"
@@ -15,19 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// root is the repository's, seen from this package.
-const root = "../.."
-
-// manifest is YAML as somebody reads it, and applies it.
-type manifest struct {
-	// name is where it is from.
-	name, text string
-	objects    []*unstructured.Unstructured
+// Manifest is YAML as somebody reads it, and applies it.
+type Manifest struct {
+	// Name is where it is from.
+	Name, Text string
+	Objects    []*unstructured.Unstructured
 }
 
-// has reports whether an object of the kind is in it.
-func (m manifest) has(kind string) bool {
-	for _, o := range m.objects {
+// Has reports whether an object of the kind is in it.
+func (m Manifest) Has(kind string) bool {
+	for _, o := range m.Objects {
 		if o.GetKind() == kind {
 			return true
 		}
@@ -35,9 +32,10 @@ func (m manifest) has(kind string) bool {
 	return false
 }
 
-func newManifest(t *testing.T, name, text string) manifest {
+// NewManifest reads YAML of that name.
+func NewManifest(t testing.TB, name, text string) Manifest {
 	t.Helper()
-	m := manifest{name: name, text: text}
+	m := Manifest{Name: name, Text: text}
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		o := &unstructured.Unstructured{}
@@ -49,18 +47,19 @@ func newManifest(t *testing.T, name, text string) manifest {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if o.Object != nil {
-			m.objects = append(m.objects, o)
+			m.Objects = append(m.Objects, o)
 		}
 	}
 }
 
 var fence = regexp.MustCompile("(?ms)^([ ]*)```yaml\n(.*?)\n[ ]*```$")
 
-// documented are the YAML blocks of README.md and docs with objects of Doorstep, but those of generated pages and of
+// Documented are the YAML blocks of README.md and docs with objects of Doorstep, but those of generated pages and of
 // records.
-func documented(t *testing.T) []manifest {
+func Documented(t testing.TB) []Manifest {
 	t.Helper()
-	var out []manifest
+	root := rootOf(t)
+	var out []Manifest
 	add := func(path string) {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -73,7 +72,7 @@ func documented(t *testing.T) []manifest {
 			}
 			block = strings.ReplaceAll("\n"+block, "\n"+indent, "\n") + "\n"
 			name := fmt.Sprintf("%s:%d", strings.TrimPrefix(path, root+"/"), strings.Count(string(text[:at[0]]), "\n")+1)
-			out = append(out, newManifest(t, name, block))
+			out = append(out, NewManifest(t, name, block))
 		}
 	}
 	add(filepath.Join(root, "README.md"))
@@ -94,45 +93,39 @@ func documented(t *testing.T) []manifest {
 	return out
 }
 
-// samples are the files of config/samples that go into a namespace of their reader's choice as one manifest, and each
+// Samples are the files of config/samples that go into a namespace of their reader's choice as one manifest, and each
 // other one for itself.
-func samples(t *testing.T) []manifest {
+func Samples(t testing.TB) []Manifest {
 	t.Helper()
+	root := rootOf(t)
 	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []manifest
+	var out []Manifest
 	var together string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := newManifest(t, strings.TrimPrefix(file, root+"/"), string(text))
+		m := NewManifest(t, strings.TrimPrefix(file, root+"/"), string(text))
 		switch {
 		case filepath.Base(file) == "kustomization.yaml":
-		case m.has("DeliveryPool"):
+		case m.Has("DeliveryPool"):
 			out = append(out, m)
 		default:
 			together += string(text) + "\n---\n"
 		}
 	}
-	return append(out, newManifest(t, "config/samples", together))
+	return append(out, NewManifest(t, "config/samples", together))
 }
 
-// all are the manifests to try; few of them would mean that they are no longer found.
-func all(t *testing.T) []manifest {
+func rootOf(t testing.TB) string {
 	t.Helper()
-	out := append(samples(t), documented(t)...)
-	kinds := map[string]int{}
-	for _, m := range out {
-		for _, o := range m.objects {
-			kinds[o.GetKind()]++
-		}
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(out) < 12 || kinds["WebhookEndpoint"] < 10 || kinds["DeliveryPool"] < 4 || kinds["RetryPolicy"] < 4 {
-		t.Fatalf("only %d manifests were found, with %v", len(out), kinds)
-	}
-	return out
+	return root
 }
