@@ -74,6 +74,8 @@ func (c *Cluster) configure(assets string) error {
 		Set("audit-log-path", c.auditPath()).
 		Set("audit-log-maxsize", "4096").
 		Set("endpoint-reconciler-type", "none").
+		// Some clusters, such as OpenShift, let nobody make an owner wait who may not change its finalizers.
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
 		// As fast to stop as it can, so that "away" begins at once.
 		Set("shutdown-delay-duration", "0s")
 	return nil

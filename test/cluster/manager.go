@@ -42,7 +42,15 @@ type Manager struct {
 // StartManager starts a manager of the installation and waits until it is ready. It is killed when the test ends.
 func (c *Cluster) StartManager(t testing.TB, binary string, args ...string) *Manager {
 	t.Helper()
-	kubeconfig, err := c.ServiceAccountKubeconfig(t.Context(), System, "doorstep-manager")
+	m := c.NewManager(t, binary, System, args...)
+	m.Restart(t)
+	return m
+}
+
+// NewManager is a manager of an installation in the namespace, not started yet. It is killed when the test ends.
+func (c *Cluster) NewManager(t testing.TB, binary, namespace string, args ...string) *Manager {
+	t.Helper()
+	kubeconfig, err := c.ServiceAccountKubeconfig(t.Context(), namespace, "doorstep-manager")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,16 +61,31 @@ func (c *Cluster) StartManager(t testing.TB, binary string, args ...string) *Man
 	m := &Manager{Log: &Log{}, probes: probes}
 	m.command = harness.Command{
 		Name: "doorstep manager", Path: binary, Log: m.Log,
-		Args: append([]string{"manager", "--kubeconfig=" + kubeconfig, "--namespace=" + System, "--probes=" + probes, "--metrics=0"}, args...),
-		Env:  []string{"DOORSTEP_IMAGE=" + Image, "POD_NAMESPACE=" + System},
+		Args: append([]string{"manager", "--kubeconfig=" + kubeconfig, "--namespace=" + namespace, "--probes=" + probes, "--metrics=0"}, args...),
+		Env:  []string{"DOORSTEP_IMAGE=" + Image, "POD_NAMESPACE=" + namespace},
 	}
-	m.Restart(t)
-	t.Cleanup(func() { m.Kill() })
+	t.Cleanup(func() {
+		if m.Process != nil {
+			m.Kill()
+		}
+	})
 	return m
 }
 
 // Restart kills the manager if it runs, starts it again with a cold cache, and waits until it is ready.
 func (m *Manager) Restart(t testing.TB) {
+	t.Helper()
+	m.Launch(t)
+	Eventually(t, time.Minute, "the manager to be ready", func() error {
+		if !m.Running() {
+			t.Fatalf("the manager ended; its last lines:\n%s", m.Tail())
+		}
+		return probe("http://" + m.probes + "/readyz")
+	})
+}
+
+// Launch kills the manager if it runs, and starts it again without waiting for it.
+func (m *Manager) Launch(t testing.TB) {
 	t.Helper()
 	if m.Process != nil {
 		m.Kill()
@@ -71,12 +94,6 @@ func (m *Manager) Restart(t testing.TB) {
 	if m.Process, err = harness.Start(m.command); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, time.Minute, "the manager to be ready", func() error {
-		if !m.Running() {
-			t.Fatalf("the manager ended; its last lines:\n%s", m.Tail())
-		}
-		return probe("http://" + m.probes + "/readyz")
-	})
 }
 
 var probes = &http.Client{Timeout: time.Second}

@@ -1,5 +1,5 @@
-// Package controlplane tests what manager and worker do to a real API server, and what each
-// of them may do there: as processes, with the rights of their ServiceAccounts.
+// Package controlplane tests what manager and worker do to a real API server: as processes, with the
+// rights of their ServiceAccounts. What those rights are is for test/rights.
 package controlplane
 
 import (

@@ -6,15 +6,11 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
-	apply "github.com/doorstep-dev/doorstep/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/doorstep-dev/doorstep/controllers"
 	"github.com/doorstep-dev/doorstep/test/cluster"
 )
 
@@ -51,8 +47,7 @@ func notReady(t *testing.T, c *cluster.Cluster, namespace string, want int) erro
 	return fmt.Errorf("%d of %d are Ready: %w", ready, want, last)
 }
 
-// Once a hundred idle endpoints are Ready, nothing is written but Leases. And the worker, by
-// its rights, touches nothing but its own.
+// Once a hundred idle endpoints are Ready, nothing is written but Leases.
 func TestAQuietClusterSeesNoWrites(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t)
@@ -71,8 +66,6 @@ func TestAQuietClusterSeesNoWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Eventually(t, 2*time.Minute, "a hundred endpoints to be Ready", func() error { return notReady(t, c, namespace, 100) })
-
-	t.Run("rights", func(t *testing.T) { workersRights(t, c, namespace) })
 
 	quiet := func(of time.Duration) []cluster.Request {
 		t.Helper()
@@ -97,52 +90,4 @@ func TestAQuietClusterSeesNoWrites(t *testing.T) {
 	if len(other) > 0 {
 		t.Errorf("in a quiet minute were written: %v", cluster.Tally(other, cluster.Request.String))
 	}
-}
-
-// workersRights shows what the ServiceAccount of a worker can't do.
-func workersRights(t *testing.T, c *cluster.Cluster, namespace string) {
-	config, err := c.ServiceAccount(t.Context(), cluster.System, v1alpha1.WorkerName(defaultPool.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker, err := client.New(config, client.Options{Scheme: controllers.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	forbidden := func(what string, err error) {
-		t.Helper()
-		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			t.Errorf("%s: error %v, want a refusal", what, err)
-		}
-	}
-	forbidden("a tenant's Secret", worker.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "e000-signing"}, &corev1.Secret{}))
-	forbidden("all Secrets of its namespace", worker.List(t.Context(), &corev1.SecretList{}, client.InNamespace(cluster.System)))
-	forbidden("all endpoints", worker.List(t.Context(), &v1alpha1.WebhookEndpointList{}))
-	write := func(s *apply.WebhookEndpointStatusApplyConfiguration, name string) error {
-		return worker.Status().Apply(t.Context(), apply.WebhookEndpoint(name, namespace).WithStatus(s), client.FieldOwner("other"), client.ForceOwnership)
-	}
-	forbidden("the manager's host", write(apply.WebhookEndpointStatus().WithHost("evil.example.com"), "e000"))
-
-	if err := c.Apply(t.Context(), "apiVersion: doorstep.dev/v1alpha1\nkind: WebhookEndpoint\nmetadata: {name: foreign, namespace: "+namespace+
-		"}\nspec: {url: \"https://hooks.example.com/\", poolRef: {name: other, namespace: "+cluster.System+"}}\n"); err != nil {
-		t.Fatal(err)
-	}
-	forbidden("an endpoint of another pool", write(apply.WebhookEndpointStatus().WithDeliveries(apply.EndpointDeliveries().WithWaiting(7)), "foreign"))
-	if err := write(apply.WebhookEndpointStatus().WithDeliveries(apply.EndpointDeliveries().WithWaiting(0)), "e000"); err != nil {
-		t.Errorf("its own entry of its own pool's endpoint: %v", err)
-	}
-
-	managerConfig, err := c.ServiceAccount(t.Context(), cluster.System, "doorstep-manager")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manager, err := client.New(managerConfig, client.Options{Scheme: controllers.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	forbidden("any other Secret by the manager", manager.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}}))
-	if err := c.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"}}); err != nil {
-		t.Fatal(err)
-	}
-	forbidden("a foreign Secret removed by the manager", manager.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"}}))
 }
