@@ -119,6 +119,35 @@ func (d *Dispatcher) dropEmpty(l *lane) {
 	delete(d.lanes, l.key)
 }
 
+// Forget lets go of all lanes of a namespace, whose name is another one's from now on. What
+// they have under way ends, and changes nothing; new lanes are made of what the queue has.
+// Nothing is attempted for these before a plan that has them is applied.
+//
+// It is to be called before the queue is told, so that nothing of a former lane is stored
+// for the new namespace, and after, for what was told of in between.
+func (d *Dispatcher) Forget(namespace string) {
+	d.mu.Lock()
+	var former []*lane
+	for _, k := range sortedKeys(d.lanes) {
+		if k.Namespace == namespace {
+			former = append(former, d.lanes[k])
+		}
+	}
+	d.mu.Unlock()
+	for _, l := range former {
+		l.saving.Lock() // what is being stored is the former one's yet
+		d.mu.Lock()
+		now := d.clock.Now()
+		l.aside = true
+		l.setHold(NotInPlan, now)
+		d.reread(l, now)
+		l.timer.Stop()
+		delete(d.lanes, l.key)
+		d.mu.Unlock()
+		l.saving.Unlock()
+	}
+}
+
 // absent holds a lane that the plan doesn't have.
 func (l *lane) absent(deletedAt, now time.Time) {
 	if deletedAt.IsZero() {

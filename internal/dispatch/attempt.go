@@ -204,7 +204,7 @@ func (d *Dispatcher) save(l *lane) {
 	l.saving.Lock()
 	defer l.saving.Unlock()
 	d.mu.Lock()
-	stored, unsaved := l.stored, l.unsaved
+	stored, unsaved := l.stored, l.unsaved && !l.aside
 	l.unsaved = false
 	d.mu.Unlock()
 	if !unsaved {
@@ -248,13 +248,13 @@ func (d *Dispatcher) recorded(j job, o *queue.Outcome, err error) {
 			"endpoint", j.lane.key.String(), "attempt", o.Attempt.Number)
 		return
 	}
-	if err != nil {
-		d.log.Info("An attempt was made of a delivery that was not waiting any more; its outcome is not recorded",
-			"endpoint", j.lane.key.String(), "attempt", o.Attempt.Number)
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := j.lane
+	if err != nil && !l.aside {
+		d.log.Info("An attempt was made of a delivery that was not waiting any more; its outcome is not recorded",
+			"endpoint", l.key.String(), "attempt", o.Attempt.Number)
+	}
 	wake := l.target != nil && l.unrecorded() >= l.maxUnrecorded()
 	l.settled(j.item.Seq)
 	retrying := err == nil && o.To == queue.Retrying

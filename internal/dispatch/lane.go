@@ -51,6 +51,8 @@ type lane struct {
 	saving, care sync.Mutex
 	// unsaved: stored has changed since it was saved.
 	unsaved bool
+	// aside: its name is another namespace's by now. Nothing of it is stored any more.
+	aside bool
 
 	pace pace
 	// known: the store had it when this process began.

@@ -34,7 +34,7 @@ func (d *Dispatcher) enable(ctx context.Context, l *lane, why string) error {
 	l.saving.Lock()
 	defer l.saving.Unlock()
 	d.mu.Lock()
-	disabled, stored := l.flow.state == Disabled, queue.Lane{RetryHash: l.stored.RetryHash}
+	disabled, stored := l.flow.state == Disabled && !l.aside, queue.Lane{RetryHash: l.stored.RetryHash}
 	d.mu.Unlock()
 	if !disabled {
 		return nil

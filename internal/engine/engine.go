@@ -138,6 +138,7 @@ func (e *Engine) Plan() *plan.Plan { return e.plan.Load() }
 // Use makes a plan the one in force. From the first one on deliveries are made, once Run
 // runs.
 func (e *Engine) Use(ctx context.Context, p *plan.Plan) {
+	p = e.name(ctx, p)
 	e.client.SetPool(p.Pool.Egress, func() {
 		e.plan.Store(p)
 		e.lanes.Apply(ctx, p)

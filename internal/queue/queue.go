@@ -78,6 +78,14 @@ type Queue interface {
 	// AddAudit keeps a record of what a person did. At is set by the store.
 	AddAudit(ctx context.Context, r AuditRecord) error
 
+	// Namespace tells the store which namespace of the cluster a name means now, by its uid.
+	// Where it was another one until now, that one is set aside (NewNamespace): from then on
+	// neither its events, deliveries and audit records nor its endpoints' lanes and counts are
+	// found under the name, its identities are free again, and Prune dead-letters what waits of
+	// it, with ReasonEndpointDeleted, and forgets the rest as it does everything. The first uid
+	// that the store is told is of what it has already. It returns once that is durable.
+	Namespace(ctx context.Context, name, uid string) (Naming, error)
+
 	// Prune forgets what need not be kept any more, and returns what this call has
 	// forgotten. It reads beside the changes, and makes its own in short steps, so that it
 	// may be called at any time, as often as once a second. One call runs at a time; a
@@ -150,6 +158,19 @@ type Reader interface {
 	// opened; zero for a new one. Times go on from there whatever the wall clock says.
 	LastTime() time.Time
 }
+
+// Naming is what a name of a namespace means to the store.
+type Naming uint8
+
+// What a uid may be to a name.
+const (
+	// SameNamespace: the name means what it meant before.
+	SameNamespace Naming = iota
+	// NewNamespace: the name means this one from now on, and another one was set aside.
+	NewNamespace
+	// FormerNamespace: it is one that was set aside. Who asks is late; nothing was changed.
+	FormerNamespace
+)
 
 // Listener is told of changes after they are durable, from the writer and in the
 // order of their sequence numbers, before the change is answered. See Queue for what

@@ -22,7 +22,8 @@ type certificates struct {
 	dir     string
 	log     logr.Logger
 	current atomic.Pointer[tls.Certificate]
-	failing atomic.Bool
+	// failed: the last look found nothing to use; told: the log has that.
+	failed, told bool
 }
 
 func newCertificates(dir string, log logr.Logger) *certificates {
@@ -35,12 +36,15 @@ func newCertificates(dir string, log logr.Logger) *certificates {
 func (c *certificates) load() {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(c.dir, corev1.TLSCertKey), filepath.Join(c.dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
-		if !c.failing.Swap(true) {
+		// The first time it may be that the two files were changed between the reads.
+		if (c.failed || c.current.Load() == nil) && !c.told {
+			c.told = true
 			c.log.Error(err, "The certificate of ingest can't be read; the former one is used, and without one no event is taken")
 		}
+		c.failed = true
 		return
 	}
-	c.failing.Store(false)
+	c.failed, c.told = false, false
 	if now := c.current.Load(); now == nil || !equal(now, &pair) {
 		c.log.Info("Uses the certificate of ingest", "expires", pair.Leaf.NotAfter.Format(time.RFC3339))
 		c.current.Store(&pair)

@@ -91,7 +91,10 @@ func (r *receiver) times(id string) int {
 
 // planOf is a plan with endpoints in namespace shop.
 func planOf(version uint64, endpoints ...string) *plan.Plan {
-	p := &plan.Plan{Format: plan.Format, Version: version, Pool: plan.Pool{Source: thePool.String(), MaxInFlight: 64}}
+	p := &plan.Plan{Format: plan.Format, Version: version, Pool: plan.Pool{
+		Source: thePool.String(), MaxInFlight: 64, Ingest: plan.Ingest{DedupeWindow: 24 * time.Hour},
+		Retention: plan.Retention{Delivered: 72 * time.Hour, DeadLetters: 720 * time.Hour},
+	}}
 	for _, name := range endpoints {
 		p.Endpoints = append(p.Endpoints, plan.Endpoint{
 			EndpointKey: plan.EndpointKey{Namespace: "shop", Name: name}, UID: "uid-" + name, Hash: "h1", FirstSeen: time.Now(),

@@ -243,6 +243,11 @@ func (q *Queue) Audits(_ context.Context, namespace string, before uint64, limit
 	return list, 0, nil
 }
 
+// Namespace takes every name for what it was.
+func (q *Queue) Namespace(context.Context, string, string) (queue.Naming, error) {
+	return queue.SameNamespace, nil
+}
+
 // Prune forgets nothing.
 func (q *Queue) Prune(context.Context, queue.Retention) (queue.Pruned, error) {
 	return queue.Pruned{}, nil

@@ -114,6 +114,9 @@ func (b *batch) identity(e queue.NewEvent) (*identity, error) {
 		}
 		return &id, nil
 	}
+	if b.aside[e.Event.Namespace] {
+		return nil, nil // what the store has is a former namespace's
+	}
 	it, err := b.identityIterator()
 	if err != nil {
 		return nil, err

@@ -105,6 +105,27 @@ func TestOpsOfOneBatchSeeEachOther(t *testing.T) {
 			t.Errorf("%v, %+v, %+v", errs, a.accepted, b.accepted)
 		}
 	})
+	t.Run("accepted, set aside, recorded, accepted by the new namespace", func(t *testing.T) {
+		s := openTest(t)
+		acceptTest(t, s, 1)
+		if _, err := s.Namespace(t.Context(), "shop", "u1"); err != nil {
+			t.Fatal(err)
+		}
+		naming := &namingOp{name: "shop", uid: "u2"}
+		stored, early, again := &acceptOp{events: []queue.NewEvent{testEvent("0")}}, &acceptOp{events: []queue.NewEvent{testEvent("1")}}, &acceptOp{events: []queue.NewEvent{testEvent("1")}}
+		errs := together(t, s, early, naming, deliveredOp(1), again, stored, deliveredOp(1), deliveredOp(2), deliveredOp(3))
+		for i, want := range []error{nil, nil, queue.ErrNotWaiting, nil, nil, queue.ErrNotWaiting, queue.ErrNotWaiting, nil} {
+			if !errors.Is(errs[i], want) {
+				t.Errorf("op %d: %v, want %v", i, errs[i], want)
+			}
+		}
+		if naming.what != queue.NewNamespace || again.accepted[0].Duplicate || stored.accepted[0].Duplicate {
+			t.Errorf("%d, %+v, %+v", naming.what, again.accepted, stored.accepted)
+		}
+		if c := s.Counts(ep); c.Waiting() != 1 {
+			t.Errorf("%+v", c)
+		}
+	})
 	t.Run("forgotten, then replayed, recorded, settled and accepted again", func(t *testing.T) {
 		s := openTest(t)
 		acceptTest(t, s, 1)

@@ -39,7 +39,7 @@ func (b *batch) find(ep *endpoint, seq queue.Seq, kinds ...byte) (*queue.Deliver
 	}
 	if len(b.arrived) > 0 && seq >= b.arrived[0].Seq && seq < b.s.nextSeq {
 		ev := b.arrived[seq-b.arrived[0].Seq]
-		if !slices.Contains(ev.Endpoints, ep.key) {
+		if !slices.Contains(ev.Endpoints, ep.key) || b.s.endpoints.namespaces.of(ep.key.Namespace, seq) != ep.key.Namespace {
 			return nil, queue.ErrNotFound
 		}
 		d := ev.New(ep.key)
@@ -179,12 +179,17 @@ func (s *Store) Settle(ctx context.Context, k plan.EndpointKey, seqs []queue.Seq
 		return 0, fmt.Errorf("a delivery can't be made %s without an attempt", to)
 	}
 	op := &changeOp{waitOp: newWaitOp(), key: k, durable: true, seqs: slices.Compact(slices.Sorted(slices.Values(seqs)))}
-	op.to = func(is *queue.Delivery, now time.Time) bool {
+	op.to = ending(to, reason)
+	err := s.run(ctx, op, op.done)
+	return op.changed, err
+}
+
+// ending is the change that ends a delivery.
+func ending(to queue.State, reason string) func(*queue.Delivery, time.Time) bool {
+	return func(is *queue.Delivery, now time.Time) bool {
 		end(is, to, reason, now)
 		return true
 	}
-	err := s.run(ctx, op, op.done)
-	return op.changed, err
 }
 
 // Reschedule brings retrying deliveries forward.
@@ -207,7 +212,9 @@ func (s *Store) Reschedule(ctx context.Context, k plan.EndpointKey, due map[queu
 // changeOp changes waiting deliveries of one endpoint; those that don't wait are left out.
 type changeOp struct {
 	waitOp
-	key     plan.EndpointKey
+	key plan.EndpointKey
+	// ep takes the place of key where no key leads to the endpoint.
+	ep      *endpoint
 	seqs    []queue.Seq // each once
 	durable bool
 	// to makes of a delivery what it is to be and says whether anything is different.
@@ -216,7 +223,10 @@ type changeOp struct {
 }
 
 func (c *changeOp) apply(b *batch) error {
-	ep := b.s.endpoints.get(c.key)
+	ep := c.ep
+	if ep == nil {
+		ep = b.s.endpoints.get(c.key)
+	}
 	if ep == nil {
 		return nil
 	}

@@ -39,6 +39,10 @@
 // written again: that is what pebble's SingleDelete asks for, and why a replayed
 // delivery goes to the retrying ones.
 //
+// Names of namespaces and endpoints lead to numbers, and all else goes by these. That is how
+// a namespace that was made anew inherits nothing: its name leads to other numbers
+// (naming.go).
+//
 // # Forgetting
 //
 // Prune reads beside the writer and removes in short ops what has not changed since

@@ -55,6 +55,8 @@ type endpointTable struct {
 	mu    sync.RWMutex
 	named map[plan.EndpointKey]*endpoint
 	list  []*endpoint // by id-1; nil where an id was never given
+	// aside are those of namespaces that were set aside: they are in list, and not in named.
+	aside []*endpoint
 
 	namespaces namespaceTable
 }
@@ -140,7 +142,11 @@ func (t *endpointTable) load(r pebbledb.Reader) error {
 			t.list = append(t.list, nil)
 		}
 		t.list[ep.id-1] = ep
-		t.named[ep.key] = ep
+		if isAside(ep.key.Namespace) {
+			t.aside = append(t.aside, ep)
+		} else {
+			t.named[ep.key] = ep
+		}
 		return nil
 	})
 }

@@ -35,7 +35,7 @@ func (p *pruner) orphans(ctx context.Context) error {
 type orphanOp struct {
 	waitOp
 	keys [][]byte // of identities
-	last queue.Seq
+	seqs []queue.Seq
 }
 
 // orphansAtOnce bounds one step.
@@ -47,16 +47,19 @@ func (o *orphanOp) find(ctx context.Context, r pebbledb.Reader, before time.Time
 			return errStop
 		}
 		o.keys = append(o.keys, append([]byte(nil), v[8:]...))
-		o.last = parseSeq(k)
+		o.seqs = append(o.seqs, parseSeq(k))
 		return nil
 	})
 }
 
 func (o *orphanOp) apply(b *batch) error {
-	for _, k := range o.keys {
+	for i, k := range o.keys {
+		if b.s.endpoints.namespaces.taken(k, o.seqs[i]) {
+			continue // it went with its namespace, and may be another event's by now
+		}
 		b.del(k)
 		b.identities[string(k)] = identity{}
 	}
-	b.delRange([]byte{kindOrphan}, appendSeqKey(nil, kindOrphan, o.last+1))
+	b.delRange([]byte{kindOrphan}, appendSeqKey(nil, kindOrphan, o.seqs[len(o.seqs)-1]+1))
 	return nil
 }

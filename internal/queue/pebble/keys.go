@@ -30,6 +30,7 @@ const (
 	kindAttempt     = 'a' // a seq endpointID number  → attempt
 	kindAudit       = 'u' // u namespaceID number     → audit record
 	kindErased      = 'z' // z seq                    → nothing: its bytes are still on disk
+	kindNaming      = 'w' // w namespace              → its uid, and those of former ones
 )
 
 // kindsOfDelivery are the places where a delivery may lie, the likely ones first.
@@ -52,6 +53,8 @@ func keyEndpoint(namespace, name string) []byte {
 }
 
 func keyNamespace(namespace string) []byte { return append([]byte{kindNamespace}, namespace...) }
+
+func keyNaming(namespace string) []byte { return append([]byte{kindNaming}, namespace...) }
 
 func keyVersion() []byte { return []byte{kindVersion} }
 

@@ -16,6 +16,7 @@ type namespace struct {
 	name string
 	// waiting is what its waiting deliveries take on disk, in bytes.
 	waiting atomic.Int64
+	naming
 	// firstAudit is the number of its oldest audit record, 0 if there is none.
 	firstAudit atomic.Uint64
 }
@@ -58,7 +59,7 @@ func (t *namespaceTable) all() []*namespace {
 
 func (t *namespaceTable) load(r pebbledb.Reader) error {
 	t.named = map[string]*namespace{}
-	return scan(context.Background(), r, []byte{kindNamespace}, nil, func(k, v []byte) error {
+	err := scan(context.Background(), r, []byte{kindNamespace}, nil, func(k, v []byte) error {
 		if len(v) != 4 {
 			return errRecord
 		}
@@ -67,6 +68,10 @@ func (t *namespaceTable) load(r pebbledb.Reader) error {
 		t.last = max(t.last, ns.id)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return t.loadNamings(r)
 }
 
 // NamespaceWaiting is how many bytes a namespace's waiting deliveries take.

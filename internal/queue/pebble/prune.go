@@ -52,7 +52,7 @@ type pruner struct {
 }
 
 func (p *pruner) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{p.byAge, p.bySize, p.orphans, p.audits, p.erasures} {
+	for _, step := range []func(context.Context) error{p.endAside, p.byAge, p.bySize, p.orphans, p.audits, p.erasures} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -128,6 +128,7 @@ func (s *Store) decodeEvent(seq queue.Seq, v []byte) (*queue.StoredEvent, []endp
 	if err != nil {
 		return nil, nil, err
 	}
+	ev.Namespace = s.endpoints.namespaces.of(ev.Namespace, seq)
 	ev.Endpoints = make([]plan.EndpointKey, 0, len(eps))
 	for _, id := range eps {
 		ep := s.endpoints.byID(id)

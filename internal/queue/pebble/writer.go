@@ -32,6 +32,8 @@ type batch struct {
 	deliveries map[deliveryKey]*queue.Delivery
 	// forgotten are events that this batch has removed.
 	forgotten map[queue.Seq]bool
+	// aside are names whose former namespace this batch has set aside.
+	aside map[string]bool
 	// erased are events whose payload this batch has erased.
 	erased map[queue.Seq]bool
 	// answers are attempts of this batch with bodies.
@@ -173,7 +175,7 @@ func (b *batch) begin(next *pebbledb.Batch, now time.Time, durable bool) {
 	b.Batch, b.now, b.durable = next, now, durable
 	clear(b.identities)
 	clear(b.deliveries)
-	b.erased, b.answers = nil, nil
+	b.erased, b.answers, b.aside = nil, nil, nil
 	if len(b.forgotten) > 0 || b.forgotten == nil {
 		b.forgotten = map[queue.Seq]bool{}
 	}

@@ -39,6 +39,7 @@ func Run(t *testing.T, place func(t *testing.T) Open) {
 		{"Sizes", testSizes},
 		{"Erase", testErase},
 		{"Audit", testAudit},
+		{"Namespace", testNamespace},
 		{"Read", testRead},
 		{"Events", testEvents},
 		{"Prune", testPrune},
