@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -111,9 +112,10 @@ func (p *Planner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r := compile.Compile(look.objects, s.previous, p.Now(), compile.Options{Cluster: true, PoolName: pool.Name, FirstLook: s.first})
-	if err := s.writer.Write(ctx, r.Plan); err != nil {
+	r, err := s.write(ctx, &pool, look.objects, p.Now())
+	if err != nil {
 		// The former plan is in force; what this pass would have remembered, the next one will.
+		p.notWritten(&pool, s, err)
 		return ctrl.Result{}, err
 	}
 	if s.previous == nil || s.previous.Version != r.Plan.Version {
@@ -122,6 +124,54 @@ func (p *Planner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	s.previous, s.first = r.Plan, false
 	p.publish(&pool, s, look, r)
 	return ctrl.Result{RequeueAfter: p.next(r.NextAt, look)}, nil
+}
+
+// write compiles the plan and writes it. Endpoints for which it has no room are held, so
+// that all others are written.
+func (s *poolPlan) write(ctx context.Context, pool *v1alpha1.DeliveryPool, in compile.Objects, now time.Time) (compile.Result, error) {
+	o := compile.Options{Cluster: true, PoolName: pool.Name, FirstLook: s.first, Full: map[plan.EndpointKey]bool{}}
+	for {
+		r := compile.Compile(in, s.previous, now, o)
+		err := s.writer.Write(ctx, r.Plan)
+		var full *planstore.FullError
+		if !errors.As(err, &full) {
+			return r, err
+		}
+		held := len(o.Full)
+		for _, k := range full.Endpoints {
+			o.Full[k] = true
+		}
+		if len(o.Full) == held {
+			return r, err
+		}
+	}
+}
+
+// notWritten says in the pool's status why its plan can't be written, where that is an
+// answer: an API server that can't be reached takes no status either.
+func (p *Planner) notWritten(pool *v1alpha1.DeliveryPool, s *poolPlan, err error) {
+	problem := compile.Problem{
+		Kind: compile.KindPool, Namespace: pool.Namespace, Name: pool.Name, Reason: v1alpha1.ReasonObjectsFailed,
+		Message: "The plan can't be written, and workers go on by the former one; it is tried again: " + err.Error(),
+	}
+	switch answer := apierrors.APIStatus(nil); {
+	case errors.Is(err, planstore.ErrTooLarge):
+		problem.Reason = v1alpha1.ReasonPlanFull
+	case !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsConflict(err):
+		return
+	}
+	p.mu.Lock()
+	o := Outcome{Plan: &plan.Plan{}}
+	if s.outcome != nil {
+		o = *s.outcome
+	}
+	same := slices.Equal(o.Pool, []compile.Problem{problem})
+	o.Pool = []compile.Problem{problem}
+	s.outcome = &o
+	p.mu.Unlock()
+	if !same {
+		p.Changed.pool(client.ObjectKeyFromObject(pool))
+	}
 }
 
 // next is when to look again without a change; 0 for never.
@@ -158,12 +208,22 @@ func (p *Planner) state(ctx context.Context, pool *v1alpha1.DeliveryPool) (*pool
 	if err != nil {
 		return nil, fmt.Errorf("read the plan of DeliveryPool %s: %w", key, err)
 	}
-	if len(report.Damaged) > 0 {
+	switch {
+	case len(report.Damaged) > 0 && report.NoIndex:
+		log.FromContext(ctx).Info("The index of the plan is damaged or missing; the plan is written anew from its shards and the objects of the cluster")
+	case len(report.Damaged) > 0:
 		log.FromContext(ctx).Info("Shards of the plan are damaged or missing; they are written anew from the objects of the cluster", "shards", report.Damaged)
 	}
-	if previous == nil {
-		if acked := p.lastAcknowledged(ctx, key); acked > 0 {
-			previous = &plan.Plan{Format: plan.Format, Version: acked}
+	if report.NoIndex {
+		acked, err := p.lastAcknowledged(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if acked > 0 && previous == nil {
+			previous = &plan.Plan{Format: plan.Format}
+		}
+		if previous != nil {
+			previous.Version = max(previous.Version, acked)
 		}
 	}
 	s.previous = previous
@@ -176,14 +236,13 @@ func (p *Planner) state(ctx context.Context, pool *v1alpha1.DeliveryPool) (*pool
 	return s, nil
 }
 
-// lastAcknowledged is the highest version that a worker has acknowledged; 0 if none can be
-// seen.
-func (p *Planner) lastAcknowledged(ctx context.Context, pool types.NamespacedName) uint64 {
+// lastAcknowledged is the highest version that a worker has acknowledged; 0 if none has.
+func (p *Planner) lastAcknowledged(ctx context.Context, pool types.NamespacedName) (uint64, error) {
 	acks, err := acknowledged(ctx, p.Live, pool)
 	if err != nil || len(acks) == 0 {
-		return 0
+		return 0, err
 	}
-	return slices.Max(slices.Collect(maps.Values(acks)))
+	return slices.Max(slices.Collect(maps.Values(acks))), nil
 }
 
 // forget ends the work for a pool that does not exist: its endpoints say so.
@@ -270,10 +329,12 @@ func named(o client.Object, namespace, name string) client.Object {
 	return o
 }
 
-// foreign reports whether a Secret of a plan was changed by someone else.
-func (p *Planner) foreign(pool types.NamespacedName, name, resourceVersion string) bool {
+// writer is that of a pool's plan; nil for a pool that was never looked at.
+func (p *Planner) writer(pool types.NamespacedName) *planstore.Writer {
 	p.mu.Lock()
-	s := p.pools[pool]
-	p.mu.Unlock()
-	return s != nil && s.writer.Foreign(name, resourceVersion)
+	defer p.mu.Unlock()
+	if s := p.pools[pool]; s != nil {
+		return s.writer
+	}
+	return nil
 }

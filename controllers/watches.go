@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,7 @@ func (p *Planner) SetupWithManager(mgr ctrl.Manager, o controller.Options) error
 		For(&v1alpha1.DeliveryPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.WebhookEndpoint{}, p.poolOfEndpoint(), builder.WithPredicates(specOrLifeChanged())).
 		Watches(&v1alpha1.RetryPolicy{}, handler.EnqueueRequestsFromMapFunc(p.poolsOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(p.poolsOfSecret)).
+		WatchesMetadata(&corev1.Secret{}, p.secretChanged()).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(p.poolsOf(indexConfigMap))).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(p.poolsOfService), builder.WithPredicates(serviceChanged())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(p.allPools), builder.WithPredicates(labelsOrLifeChanged())).
@@ -66,17 +67,41 @@ func (p *Planner) addPoolsOfEndpoints(ctx context.Context, index, key string, fo
 	}
 }
 
+// secretChanged brings the pools that need a Secret. Of an update only what is now counts,
+// since what was is our own write where a plan's Secret is concerned; and what is deleted
+// has no version, also where its deletion was missed and it is shown as it was last seen.
+func (p *Planner) secretChanged() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	bring := func(ctx context.Context, o client.Object, q queue) {
+		for _, request := range p.poolsOfSecret(ctx, o) {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { bring(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { bring(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			if o, ok := e.Object.DeepCopyObject().(client.Object); ok {
+				o.SetResourceVersion("")
+				bring(ctx, o, q)
+			}
+		},
+	}
+}
+
 // poolsOfSecret tells Secrets that hold a plan, which nobody else has to write, from those
 // that endpoints and pools need.
 func (p *Planner) poolsOfSecret(ctx context.Context, o client.Object) []reconcile.Request {
-	if pool := o.GetLabels()[v1alpha1.LabelPool]; pool != "" && o.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
-		k := types.NamespacedName{Namespace: o.GetNamespace(), Name: pool}
-		if p.foreign(k, o.GetName(), o.GetResourceVersion()) {
-			return []reconcile.Request{{NamespacedName: k}}
-		}
-		return nil
+	pool, _ := v1alpha1.PoolOfPlan(o.GetName())
+	k := types.NamespacedName{Namespace: o.GetNamespace(), Name: pool}
+	writer := p.writer(k)
+	switch {
+	case writer == nil:
+		return p.poolsOf(indexSecret)(ctx, o)
+	case writer.Foreign(o.GetName(), o.GetResourceVersion()):
+		return []reconcile.Request{{NamespacedName: k}}
 	}
-	return p.poolsOf(indexSecret)(ctx, o)
+	return nil
 }
 
 func (p *Planner) poolsOfService(ctx context.Context, o client.Object) []reconcile.Request {

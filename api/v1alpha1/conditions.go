@@ -67,6 +67,9 @@ const (
 	ReasonServiceUnusable = "ServiceUnusable"
 	// ReasonPlanEntryTooLarge means that the endpoint, with its certificates, takes too much room in the plan.
 	ReasonPlanEntryTooLarge = "PlanEntryTooLarge"
+	// ReasonPlanFull means that the plan of the DeliveryPool has no room for the endpoint; of a DeliveryPool, that it has none
+	// for some of its endpoints. All others go on.
+	ReasonPlanFull = "PlanFull"
 	// ReasonSpecInvalid means that a field without a reason of its own is out of its range. The API server refuses such
 	// objects; this is for those that came past it.
 	ReasonSpecInvalid = "SpecInvalid"
@@ -132,7 +135,7 @@ func Stalls(reason string) bool {
 	switch reason {
 	case ReasonSecretKeyMissing, ReasonKeyInvalid, ReasonFilterInvalid, ReasonCertificateInvalid, ReasonURLInvalid,
 		ReasonRetryPolicyInvalid, ReasonRefNotPermitted, ReasonServiceUnusable, ReasonPlanEntryTooLarge, ReasonSpecInvalid,
-		ReasonNamespaceNotAllowed, ReasonVolumeNotExpandable:
+		ReasonNamespaceNotAllowed, ReasonVolumeNotExpandable, ReasonPlanFull:
 		return true
 	}
 	return false

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // The owners of fields, as server-side apply notes them. Each writes only its own entries.
@@ -77,6 +78,19 @@ func PlanIndexName(pool string) string { return pool + "-plan" }
 
 // PlanShardName is the Secret with one shard, 0 to PlanShards-1, of a pool's plan.
 func PlanShardName(pool string, shard int) string { return fmt.Sprintf("%s-plan-%02d", pool, shard) }
+
+// PoolOfPlan is the pool whose plan a Secret of that name holds, or a shard of it; false for any other name.
+func PoolOfPlan(secret string) (pool string, ok bool) {
+	if pool, ok = strings.CutSuffix(secret, PlanIndexName("")); ok {
+		return pool, pool != ""
+	}
+	for shard := range PlanShards {
+		if pool, ok = strings.CutSuffix(secret, PlanShardName("", shard)); ok {
+			return pool, pool != ""
+		}
+	}
+	return "", false
+}
 
 // PlanAcksName is the ConfigMap in which workers acknowledge the plan's versions: an entry of each Pod.
 func PlanAcksName(pool string) string { return pool + "-plan-acks" }

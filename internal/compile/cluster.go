@@ -3,7 +3,9 @@ package compile
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,16 +117,49 @@ func (c *compiler) admittedNamespaces(o *v1alpha1.DeliveryPool) *[]string {
 	return &names
 }
 
-// fit holds an endpoint that takes too much room in the plan, and leaves out of it what
-// is of no use while it is held. What decides which events are kept for it stays.
+// fit holds an endpoint that takes too much room in the plan, or for which it has no room
+// left.
 func (r *resolver) fit(e *plan.Endpoint) {
 	b, err := json.Marshal(e)
-	if err == nil && len(b) <= maxEntryBytes {
+	switch {
+	case err != nil || len(b) > maxEntryBytes:
+		r.fault("spec", v1alpha1.ReasonPlanEntryTooLarge,
+			"the endpoint and what it refers to take more than %d KiB: use smaller certificates (only the chain that is needed), fewer keys, headers or event types", maxEntryBytes>>10)
+	case r.opts.Full[e.EndpointKey]:
+		r.fault("spec.poolRef", v1alpha1.ReasonPlanFull,
+			"the plan of DeliveryPool %s has no room for the endpoint and what it refers to: make another DeliveryPool and name it in a new WebhookEndpoint, or use smaller certificates and fewer keys and headers in this pool's endpoints", r.pool.plan.Source)
+	default:
 		return
 	}
-	r.fault("spec", v1alpha1.ReasonPlanEntryTooLarge,
-		"the endpoint and what it refers to take more than %d KiB: use smaller certificates (only the chain that is needed), fewer keys, headers or event types", maxEntryBytes>>10)
-	e.Headers, e.Auth, e.TLS, e.Signing = nil, nil, plan.TLS{}, plan.Signing{Scheme: e.Signing.Scheme}
+	makeSmall(e)
+	e.Signing = plan.Signing{Scheme: e.Signing.Scheme}
+}
+
+// makeSmall leaves out of an endpoint what is of no use while it is held. What decides which
+// events are kept for it stays.
+func makeSmall(e *plan.Endpoint) { e.Headers, e.Auth, e.TLS = nil, nil, plan.TLS{} }
+
+// reportFull tells of a pool whose plan has no room for some endpoints.
+func (c *compiler) reportFull(p *plan.Plan) {
+	held := 0
+	for i := range p.Endpoints {
+		if c.opts.Full[p.Endpoints[i].EndpointKey] {
+			held++
+		}
+	}
+	for i := range p.Absent {
+		if a := &p.Absent[i]; c.opts.Full[a.EndpointKey] {
+			makeSmall(&a.Endpoint) // it is compiled anew when it is to be seen again
+		}
+	}
+	if held == 0 {
+		return
+	}
+	namespace, name, _ := strings.Cut(c.pool.plan.Source, "/")
+	c.report(Problem{
+		Kind: KindPool, Namespace: namespace, Name: name, Reason: v1alpha1.ReasonPlanFull,
+		Message: fmt.Sprintf("The plan has no room for %d of the pool's endpoints, which are held (their reason is PlanFull); all others go on: make another DeliveryPool for some of them, or use smaller certificates and fewer keys and headers", held),
+	})
 }
 
 // keepNumbers gives each entry that is as it was the version of the plan in which it took

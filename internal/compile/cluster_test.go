@@ -262,3 +262,55 @@ func TestAnEntryThatTakesTooMuchRoomIsHeld(t *testing.T) {
 		t.Errorf("%d headers and %d event types are kept, want 0 and 1", len(e.Headers), len(e.EventTypes))
 	}
 }
+
+// An endpoint for which the plan has no room is held, and no other; what is absent is made
+// small. Once there is room, it goes on as if nothing had been.
+func TestAnEndpointThatFindsNoRoomIsHeld(t *testing.T) {
+	in := town(func(s *v1alpha1.WebhookEndpointSpec) {
+		s.Headers = []v1alpha1.Header{{Name: "X-Team", Value: "shop"}}
+	})
+	in.Pools = []v1alpha1.DeliveryPool{{ObjectMeta: metav1.ObjectMeta{Namespace: "doorstep-system", Name: "default"}}}
+	before := Compile(in, nil, start, inCluster)
+	e := one(t, before)
+	if e.Problem != nil || len(e.Headers) != 1 {
+		t.Fatalf("at first it has problem %v and %d headers", e.Problem, len(e.Headers))
+	}
+	full := inCluster
+	full.Full = map[plan.EndpointKey]bool{e.EndpointKey: true, {Namespace: "shop", Name: "other"}: true}
+	r := Compile(in, before.Plan, start, full)
+	held := one(t, r)
+	if held.Problem == nil || held.Problem.Reason != v1alpha1.ReasonPlanFull || len(held.Headers) != 0 {
+		t.Errorf("its problem is %v, it has %d headers", held.Problem, len(held.Headers))
+	}
+	if held.Hash != e.Hash || len(held.Signing.Keys) != len(e.Signing.Keys) || held.Version != r.Plan.Version {
+		t.Error("it lost what it is known by, or its entry counts as of before")
+	}
+	var said []Problem
+	for _, p := range r.Problems {
+		if p.Kind == KindPool {
+			said = append(said, p)
+		}
+	}
+	if len(said) != 1 || said[0].Reason != v1alpha1.ReasonPlanFull || !strings.Contains(said[0].Message, "for 1 of") || said[0].Name != "default" {
+		t.Errorf("of the pool is said %v", said)
+	}
+	if again := Compile(in, r.Plan, start, full); again.Plan.Version != r.Plan.Version {
+		t.Error("the same again is another plan")
+	}
+	if after := one(t, Compile(in, r.Plan, start, inCluster)); after.Problem != nil || after.Hash != e.Hash || len(after.Headers) != 1 {
+		t.Errorf("with room it has problem %v, another hash: %v", after.Problem, after.Hash != e.Hash)
+	}
+
+	away := in
+	away.Endpoints = nil
+	away.Complete = false
+	gone := Compile(away, before.Plan, start, full)
+	if len(gone.Plan.Absent) != 1 || len(gone.Plan.Absent[0].Headers) != 0 || len(gone.Plan.Absent[0].Signing.Keys) != len(e.Signing.Keys) {
+		t.Errorf("what is absent is not made small: %+v", gone.Plan.Absent)
+	}
+	for _, p := range gone.Problems {
+		if p.Reason == v1alpha1.ReasonPlanFull {
+			t.Errorf("of what is absent is said %v", p)
+		}
+	}
+}

@@ -53,6 +53,9 @@ type Options struct {
 	// FirstLook is set on the first compile of a process. Absences that an earlier
 	// process noted count anew, since nobody looked in between.
 	FirstLook bool
+	// Full are endpoints for which the plan has no room as they are: they are held, and made
+	// small.
+	Full map[plan.EndpointKey]bool
 }
 
 // Result is a plan and what is to be told about it.
@@ -143,6 +146,7 @@ func Compile(in Objects, previous *plan.Plan, now time.Time, opts Options) Resul
 	c.policies = c.compilePolicies(in.RetryPolicies)
 	p.Endpoints = c.compileEndpoints(in)
 	p.Absent, p.Tombstones = c.compileAbsence(p.Endpoints, in)
+	c.reportFull(p)
 	c.keepNumbers(p)
 	if previous != nil {
 		p.Version = previous.Version

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/doorstep-dev/doorstep/internal/event"
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -21,6 +22,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 	}
 	if !p.Pool.Admits(c.namespace) {
 		return errNotAdmitted
+	}
+	if p.Lacks(c.namespace) {
+		return errPlanIncomplete
 	}
 	limits := event.Limits{MaxPayloadBytes: p.Pool.Ingest.MaxPayloadBytes}
 	batch, fan := isBatch(r.Header), s.fanoutOf(p)
@@ -58,6 +62,10 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, c call) *Problem
 // errNotAdmitted: what was accepted of the namespace before goes on as it was.
 var errNotAdmitted = forbidden("namespace", "This pool takes no events of this namespace; send to the pool that the "+
 	"namespace's endpoints name, or have this one's allowedNamespaces admit it.")
+
+// errPlanIncomplete: who takes an event can't be told, and an event that is accepted is never given to more endpoints.
+var errPlanIncomplete = unavailable("not-ready", "A part of the plan with endpoints of this namespace can't be read at the "+
+	"moment, so that nothing can be accepted for them; nothing was stored. Try again.", 5*time.Second)
 
 // store hands the events to the queue, each with the endpoints that take it now.
 func (s *Server) store(r *http.Request, p *plan.Plan, events []*event.Event) ([]queue.Accepted, error) {

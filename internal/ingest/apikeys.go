@@ -64,21 +64,33 @@ func keyID(text string) (string, bool) {
 }
 
 // Keys lets in whoever shows one of the keys in Authorization: Bearer. Each key may do everything.
-func Keys(keys ...APIKey) Authorizer { return PlanKeys(func() *plan.Plan { return nil }, keys...) }
+func Keys(keys ...APIKey) Authorizer {
+	known := newAPIKeys(keys)
+	known.plan = func() *plan.Plan { return nil }
+	return known
+}
 
 // PlanKeys lets in whoever shows one of the masters, which may do everything, or one of the keys of the plan that holds
-// now, for what that key is good for. Of two keys with one id the master is the one.
+// now, for what that key is good for. Of two keys with one id the master is the one. While there is no plan, others can't
+// be told good from bad, and are asked to come again.
 func PlanKeys(now func() *plan.Plan, masters ...APIKey) Authorizer {
-	known := apiKeys{plan: now, masters: make(map[string]APIKey, len(masters))}
-	for _, k := range masters {
-		known.masters[k.ID] = k
-	}
+	known := newAPIKeys(masters)
+	known.plan, known.fromPlan = now, true
 	return known
 }
 
 type apiKeys struct {
-	plan    func() *plan.Plan
-	masters map[string]APIKey
+	plan     func() *plan.Plan
+	fromPlan bool
+	masters  map[string]APIKey
+}
+
+func newAPIKeys(masters []APIKey) apiKeys {
+	known := apiKeys{masters: make(map[string]APIKey, len(masters))}
+	for _, k := range masters {
+		known.masters[k.ID] = k
+	}
+	return known
 }
 
 // verbsOf are the verbs of the API that each verb of a key stands for.
@@ -104,8 +116,12 @@ func (k apiKeys) Authorize(r *http.Request, q Request) (Caller, error) {
 		}
 		return Caller{Name: "key:" + id}, nil
 	}
+	p := k.plan()
+	if p == nil && k.fromPlan {
+		return Caller{}, errNoPlan // which keys are good can't be told
+	}
 	// An unknown id costs the same as a wrong key, and is answered the same.
-	key, found := k.ofPlan(id)
+	key, found := ofPlan(p, id)
 	if subtle.ConstantTimeCompare(hash[:], key.SHA256[:]) != 1 || !found {
 		return Caller{}, unknownKey()
 	}
@@ -137,8 +153,7 @@ func shownKey(r *http.Request) (text, id string, problem *Problem) {
 }
 
 // ofPlan finds a key by its id; the plan has them sorted.
-func (k apiKeys) ofPlan(id string) (plan.APIKey, bool) {
-	p := k.plan()
+func ofPlan(p *plan.Plan, id string) (plan.APIKey, bool) {
 	if p == nil {
 		return plan.APIKey{}, false
 	}

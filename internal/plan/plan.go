@@ -24,6 +24,17 @@ type Plan struct {
 	Endpoints  []Endpoint  `json:"endpoints,omitempty"`
 	Absent     []Absence   `json:"absent,omitempty"`
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
+	// Incomplete are the namespaces, sorted, of which endpoints may be missing since a part
+	// of the plan could not be read. It is the reader's alone, and no part of the plan's
+	// content.
+	Incomplete []string `json:"-"`
+}
+
+// Lacks reports whether endpoints of a namespace may be missing from the plan, so that it
+// can't be told who takes an event.
+func (p *Plan) Lacks(namespace string) bool {
+	_, found := slices.BinarySearch(p.Incomplete, namespace)
+	return found
 }
 
 // EndpointKey is an endpoint's identity: its namespace and name.

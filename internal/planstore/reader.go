@@ -7,15 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/pool"
 )
 
 // FromDir reads the plan from the volume of a worker's pod: the file index and one for
-// each shard. It is nil where there is no index yet. Shards that are damaged or missing are
-// named in the Report, and the plan is what remains. An index that can't be read is an
-// error, plan.ErrNewerFormat if a later release wrote it.
+// each shard. It is nil where there is no index yet. Shards that are damaged, missing or of
+// another version are named in the Report, and the plan is what can be read. An index that
+// can't be read is an error, plan.ErrNewerFormat if a later release wrote it.
 func FromDir(dir string) (*plan.Plan, Report, error) {
 	b, err := os.ReadFile(filepath.Join(dir, pool.PlanIndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,15 +52,15 @@ type reader struct {
 	shards map[int]*kept
 }
 
-// kept is a shard as it was last read.
+// kept is a shard as it was last read; hash is empty where no index spoke of it.
 type kept struct {
 	hash string
 	*shard
 }
 
 // read makes the shards agree with an index. Those that are not as it says keep what was
-// read of them before, and are reported. An error means that a shard can't be read now,
-// which says nothing of what it holds.
+// read of them before, or else what can be read of them now, and are reported. An error
+// means that a shard can't be read now, which says nothing of what it holds.
 func (r *reader) read(ctx context.Context, ix *index) (Report, error) {
 	if r.shards == nil {
 		r.shards = map[int]*kept{}
@@ -82,25 +83,38 @@ func (r *reader) read(ctx context.Context, ix *index) (Report, error) {
 			failed = err
 			continue
 		}
-		s, err := unpackShard(b, hash)
-		if err != nil {
-			report.Damaged = append(report.Damaged, n)
+		s, current, err := unpackShard(b, hash)
+		if err == nil && current {
+			r.shards[n] = &kept{hash, s}
 			continue
 		}
-		r.shards[n] = &kept{hash, s}
+		report.Damaged = append(report.Damaged, n)
+		if err == nil && r.shards[n] == nil {
+			r.shards[n] = &kept{shard: s}
+		}
 	}
 	return report, failed
 }
 
-// plan is what index and shards say.
+// plan is what index and shards say, first the current ones. Of what was never read it
+// tells the namespaces.
 func (r *reader) plan() *plan.Plan {
-	var shards []*shard
+	var current, others []*shard
+	var lost []string
 	for _, n := range sortedShards(r.index) {
-		if k := r.shards[n]; k != nil {
-			shards = append(shards, k.shard)
+		switch k := r.shards[n]; {
+		case k == nil:
+			lost = append(lost, r.index.Namespaces[n]...)
+		case k.hash == r.index.Shards[n]:
+			current = append(current, k.shard)
+		default:
+			others = append(others, k.shard)
 		}
 	}
-	return join(r.index, shards)
+	p := join(r.index, append(current, others...))
+	slices.Sort(lost)
+	p.Incomplete = slices.Compact(lost)
+	return p
 }
 
 func sortedShards(ix *index) []int {
@@ -121,14 +135,17 @@ func KeepDamaged(p, now *plan.Plan, r Report) *plan.Plan {
 		lost[n] = true
 	}
 	ix := &index{Format: p.Format, Version: p.Version, Pool: p.Pool}
-	var shards []*shard
-	for _, s := range split(p) {
-		shards = append(shards, s)
-	}
+	shards := []*shard{{Endpoints: p.Endpoints, Absent: p.Absent, Tombstones: p.Tombstones}}
 	for n, s := range split(now) {
 		if lost[n] {
-			shards[n] = s
+			shards = append(shards, s)
 		}
 	}
-	return join(ix, shards)
+	kept := join(ix, shards)
+	for _, namespace := range p.Incomplete {
+		if now.Lacks(namespace) {
+			kept.Incomplete = append(kept.Incomplete, namespace)
+		}
+	}
+	return kept
 }

@@ -28,8 +28,9 @@ const (
 	tornPatience = 10 * time.Second
 	// tornLook is the time between two looks at shards that disagree with their index.
 	tornLook = 500 * time.Millisecond
-	// damagedLook is how soon a damaged shard is looked for again.
-	damagedLook = 30 * time.Second
+	// damagedLook is how soon a damaged shard is looked for again: a shard that is mended as
+	// its index has it brings no news.
+	damagedLook = 5 * time.Second
 )
 
 // Watcher follows a pool's plan in the API server: it watches the index by its name and
@@ -129,41 +130,38 @@ func (w *Watcher) listWatch() toolscache.ListerWatcher {
 
 // follow reads the plan of each index that comes, and looks again at what is damaged.
 func (w *Watcher) follow(ctx context.Context, changed <-chan []byte) {
-	r := reader{get: w.shard}
+	f := following{Watcher: w, reader: reader{get: w.shard}, changed: changed}
 	var again <-chan time.Time
 	for {
-		var b []byte
+		ix := f.reader.index
 		select {
 		case <-ctx.Done():
 			return
-		case b = <-changed:
+		case b := <-changed:
+			if ix = w.accepted(b); ix == nil {
+				continue // and what is damaged is still looked for
+			}
 		case <-again:
 		}
-		again = nil
-		for next := true; next; {
-			ix := r.index
-			if b != nil {
-				var err error
-				if ix, err = unpackIndex(b); err != nil {
-					w.refuse(err)
-					break
-				}
-			}
-			report, newer := w.settle(ctx, &r, ix, changed)
-			b, next = newer, newer != nil
-			if next {
-				continue
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if len(report.Damaged) > 0 {
-				w.Log.Error(nil, "Shards of the plan are damaged or missing; endpoints in them go on as they were, or are held; the manager writes them anew", "shards", report.Damaged)
-				again = time.After(damagedLook)
-			}
-			w.Use(ctx, r.plan(), report)
+		report, ok := f.settle(ctx, ix)
+		if !ok {
+			return
 		}
+		if again = nil; len(report.Damaged) > 0 {
+			again = time.After(damagedLook)
+		}
+		w.Use(ctx, f.reader.plan(), report)
 	}
+}
+
+// accepted reads an index; nil if it can't be used, which is told.
+func (w *Watcher) accepted(b []byte) *index {
+	ix, err := unpackIndex(b)
+	if err != nil {
+		w.refuse(err)
+		return nil
+	}
+	return ix
 }
 
 // refuse tells of an index that can't be used.
@@ -175,30 +173,64 @@ func (w *Watcher) refuse(err error) {
 	w.Log.Error(err, "The index of the plan can't be read; the former plan stays in use, and the manager writes it anew")
 }
 
+// following is a Watcher at work.
+type following struct {
+	*Watcher
+	reader  reader
+	changed <-chan []byte
+	// damaged gives the hash that each shard should have which was reported last.
+	damaged map[int]string
+}
+
 // settle reads the shards of an index, and waits while they disagree with it, since they
-// may be being written, and as long as they can't be read. It ends early with a newer
-// index.
-func (w *Watcher) settle(ctx context.Context, r *reader, ix *index, changed <-chan []byte) (Report, []byte) {
+// may be being written, and as long as they can't be read. For what was damaged already it
+// doesn't wait. A newer index takes the place of the one that it began with. It is false
+// once ctx is done.
+func (f *following) settle(ctx context.Context, ix *index) (Report, bool) {
 	begun := time.Now()
 	look := time.NewTicker(tornLook)
 	defer look.Stop()
 	told := false
 	for {
-		report, err := r.read(ctx, ix)
+		report, err := f.reader.read(ctx, ix)
 		if err != nil && !told && ctx.Err() == nil {
 			told = true
-			w.Log.Error(err, "The plan changed and can't be read; the former one stays in use, and it is tried again")
+			f.Log.Error(err, "The plan changed and can't be read; the former one stays in use, and it is tried again")
 		}
-		if err == nil && (len(report.Damaged) == 0 || time.Since(begun) >= tornPatience) {
-			return report, nil
+		if err == nil && (f.known(report, ix) || time.Since(begun) >= tornPatience) {
+			f.note(report, ix)
+			return report, true
 		}
 		select {
 		case <-ctx.Done():
-			return report, nil
-		case newer := <-changed:
-			return report, newer
+			return Report{}, false
+		case b := <-f.changed:
+			if newer := f.accepted(b); newer != nil {
+				ix = newer
+			}
 		case <-look.C:
 		}
+	}
+}
+
+// known reports whether nothing is damaged but what was before.
+func (f *following) known(r Report, ix *index) bool {
+	for _, n := range r.Damaged {
+		if f.damaged[n] != ix.Shards[n] {
+			return false
+		}
+	}
+	return true
+}
+
+// note keeps what is damaged in mind, and tells of it where that is new.
+func (f *following) note(r Report, ix *index) {
+	if !f.known(r, ix) {
+		f.Log.Error(nil, "Shards of the plan are damaged or missing; endpoints in them go on as they were, or are held; the manager writes them anew", "shards", r.Damaged)
+	}
+	f.damaged = make(map[int]string, len(r.Damaged))
+	for _, n := range r.Damaged {
+		f.damaged[n] = ix.Shards[n]
 	}
 }
 

@@ -37,8 +37,10 @@ type index struct {
 	Format  int       `json:"format"`
 	Version uint64    `json:"version"`
 	Pool    plan.Pool `json:"pool"`
-	// Shards gives the hash of each shard that there is.
-	Shards map[int]string `json:"shards,omitempty"`
+	// Shards gives the hash of each shard that there is, Namespaces those of its endpoints: a
+	// reader that lacks a shard knows by them whose events it can't assign.
+	Shards     map[int]string   `json:"shards,omitempty"`
+	Namespaces map[int][]string `json:"namespaces,omitempty"`
 }
 
 // shard is what a Secret <pool>-plan-NN holds.
@@ -84,16 +86,48 @@ func split(p *plan.Plan) [v1alpha1.PlanShards]*shard {
 	return out
 }
 
-// join makes a plan of an index and shards; nil shards are left out.
+// namespaces are those of a shard's endpoints, absent or not, sorted.
+func (s *shard) namespaces() []string {
+	var out []string
+	for i := range s.Endpoints {
+		out = append(out, s.Endpoints[i].Namespace)
+	}
+	for i := range s.Absent {
+		out = append(out, s.Absent[i].Namespace)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// join makes a plan of an index and shards; nil shards are left out. Shards that are not of
+// one version may speak of the same endpoint: the first one that does counts.
 func join(ix *index, shards []*shard) *plan.Plan {
 	p := &plan.Plan{Format: ix.Format, Version: ix.Version, Pool: ix.Pool}
+	known := map[plan.EndpointKey]bool{}
+	first := func(k plan.EndpointKey) bool {
+		was := known[k]
+		known[k] = true
+		return !was
+	}
 	for _, s := range shards {
 		if s == nil {
 			continue
 		}
-		p.Endpoints = append(p.Endpoints, s.Endpoints...)
-		p.Absent = append(p.Absent, s.Absent...)
-		p.Tombstones = append(p.Tombstones, s.Tombstones...)
+		for i := range s.Endpoints {
+			if first(s.Endpoints[i].EndpointKey) {
+				p.Endpoints = append(p.Endpoints, s.Endpoints[i])
+			}
+		}
+		for i := range s.Absent {
+			if first(s.Absent[i].EndpointKey) {
+				p.Absent = append(p.Absent, s.Absent[i])
+			}
+		}
+		for _, t := range s.Tombstones {
+			if first(t.EndpointKey) {
+				p.Tombstones = append(p.Tombstones, t)
+			}
+		}
 	}
 	slices.SortFunc(p.Endpoints, func(a, b plan.Endpoint) int { return a.EndpointKey.Compare(b.EndpointKey) })
 	slices.SortFunc(p.Absent, func(a, b plan.Absence) int { return a.EndpointKey.Compare(b.EndpointKey) })
@@ -103,25 +137,34 @@ func join(ix *index, shards []*shard) *plan.Plan {
 
 // pack gives the bytes of an index or a shard, the same for equal content.
 func pack(v any) ([]byte, error) {
+	_, b, err := compress(v)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxSecretBytes {
+		return nil, fmt.Errorf("%d KiB are more than %d KiB: %w", len(b)>>10, maxSecretBytes>>10, ErrTooLarge)
+	}
+	return b, nil
+}
+
+// compress gives the length of the text and its packed bytes.
+func compress(v any) (raw int, packed []byte, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return nil, errors.New("encode the plan: it holds what JSON can't")
+		return 0, nil, errors.New("encode the plan: it holds what JSON can't")
 	}
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if _, err := w.Write(text); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if err := w.Close(); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	if b.Len() > maxSecretBytes {
-		return nil, fmt.Errorf("%d KiB are more than %d KiB: %w", b.Len()>>10, maxSecretBytes>>10, ErrTooLarge)
-	}
-	return b.Bytes(), nil
+	return len(text), b.Bytes(), nil
 }
 
 // unpack reads what pack wrote. Members that this build doesn't know are passed over.
@@ -157,13 +200,15 @@ func unpackIndex(b []byte) (*index, error) {
 	return ix, nil
 }
 
-// unpackShard reads a shard that has to have a hash.
-func unpackShard(b []byte, hash string) (*shard, error) {
-	if len(b) == 0 || sum(b) != hash {
-		return nil, errDamaged
+// unpackShard reads a shard. It is current where it has the hash that the index tells;
+// another one that can be read (gzip has a checksum of its own) is of another version of
+// the plan, which is better than nothing.
+func unpackShard(b []byte, hash string) (s *shard, current bool, err error) {
+	s = new(shard)
+	if err := unpack(b, s); err != nil {
+		return nil, false, err
 	}
-	s := new(shard)
-	return s, unpack(b, s)
+	return s, sum(b) == hash, nil
 }
 
 func sum(b []byte) string {

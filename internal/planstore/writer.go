@@ -2,6 +2,7 @@ package planstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -19,9 +20,11 @@ import (
 
 // Report says what of a plan could not be read.
 type Report struct {
-	// Damaged are the shards that the index speaks of and that are missing or not as they
-	// were written, in ascending order.
+	// Damaged are the shards that the index speaks of and that are missing or not as it says,
+	// in ascending order.
 	Damaged []int
+	// NoIndex: the index is missing, or not as it was written.
+	NoIndex bool
 }
 
 // Writer keeps one pool's plan in Secrets. It is safe for concurrent use; its methods wait
@@ -35,6 +38,9 @@ type Writer struct {
 	// hashes are those of what the Secrets are known to hold; index is the hash of the index.
 	hashes map[int]string
 	index  string
+	// orphans are shards that were there though no index spoke of them: a writer ended between
+	// two steps of a Write.
+	orphans map[int]bool
 	// versions are the Secrets' resource versions as of our last write or look.
 	versions map[string]string
 }
@@ -42,52 +48,102 @@ type Writer struct {
 // NewWriter makes a Writer for a DeliveryPool, which owns the Secrets. reader reads live,
 // not from a cache: what is in Secrets is not to stay in memory.
 func NewWriter(c client.Client, reader client.Reader, pool types.NamespacedName, uid types.UID) *Writer {
-	return &Writer{client: c, reader: reader, pool: pool, uid: uid, hashes: map[int]string{}, versions: map[string]string{}}
+	w := &Writer{client: c, reader: reader, pool: pool, uid: uid}
+	w.reset()
+	return w
+}
+
+func (w *Writer) reset() {
+	w.hashes, w.index, w.orphans, w.versions = map[int]string{}, "", map[int]bool{}, map[string]string{}
 }
 
 // Load reads the plan that the Secrets hold: nil if there is none. Shards that are damaged
-// are named in the Report and written anew by the next Write; the plan is what remains. An
-// index that can't be read leaves nothing: the plan is nil, and Damaged names every shard
-// that there may have been. plan.ErrNewerFormat means that a later release wrote it.
+// are named in the Report and written anew by the next Write; the plan is what can be read.
+// Without an index that is the shards alone, and the plan has no pool. Its version is not
+// below that of any entry. plan.ErrNewerFormat means that a later release wrote it.
 func (w *Writer) Load(ctx context.Context) (*plan.Plan, Report, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hashes, w.index, w.versions = map[int]string{}, "", map[string]string{}
+	w.reset()
 	b, err := w.get(ctx, v1alpha1.PlanIndexName(w.pool.Name))
 	if err != nil {
 		return nil, Report{}, err
-	}
-	if b == nil {
-		return nil, Report{}, nil
 	}
 	ix, err := unpackIndex(b)
 	if err == plan.ErrNewerFormat { //nolint:errorlint // it is not wrapped
 		return nil, Report{}, fmt.Errorf("the index in Secret %s: %w", v1alpha1.PlanIndexName(w.pool.Name), err)
 	}
+	report := Report{NoIndex: err != nil}
+	if report.NoIndex {
+		ix = &index{Format: plan.Format}
+	} else {
+		w.index = sum(b)
+	}
+	there, err := w.there(ctx)
 	if err != nil {
-		return nil, Report{Damaged: allShards()}, nil //nolint:nilerr // it is in the Report
+		return nil, Report{}, err
 	}
-	w.index = sum(b)
-	var report Report
-	var shards []*shard
+	var current, others []*shard
 	for n := range v1alpha1.PlanShards {
-		hash, ok := ix.Shards[n]
-		if !ok {
+		hash := ix.Shards[n]
+		if hash == "" && there[n] {
+			w.orphans[n] = true
+		}
+		if hash == "" && (!there[n] || !report.NoIndex) {
 			continue
 		}
-		b, err := w.get(ctx, v1alpha1.PlanShardName(w.pool.Name, n))
-		if err != nil {
+		s, isCurrent, err := w.shard(ctx, n, hash)
+		switch {
+		case err != nil:
 			return nil, Report{}, err
-		}
-		s, err := unpackShard(b, hash)
-		if err != nil {
+		case isCurrent:
+			w.hashes[n] = hash
+			current = append(current, s)
+		default:
 			report.Damaged = append(report.Damaged, n)
-			continue
+			others = append(others, s)
 		}
-		w.hashes[n] = hash
-		shards = append(shards, s)
 	}
-	return join(ix, shards), report, nil
+	if report.NoIndex && len(others) == 0 {
+		return nil, report, nil
+	}
+	p := join(ix, append(current, others...))
+	for e := range p.Known() {
+		p.Version = max(p.Version, e.Version)
+	}
+	return p, report, nil
+}
+
+// there looks for the shards that there are, whether an index speaks of them or not.
+func (w *Writer) there(ctx context.Context) (map[int]bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	labels := client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPool: w.pool.Name}
+	if err := w.reader.List(ctx, list, client.InNamespace(w.pool.Namespace), labels); err != nil {
+		return nil, fmt.Errorf("list the Secrets of the plan of DeliveryPool %s: %w", w.pool, err)
+	}
+	names := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		names[list.Items[i].Name] = true
+	}
+	there := map[int]bool{}
+	for _, n := range allShards() {
+		there[n] = names[v1alpha1.PlanShardName(w.pool.Name, n)]
+	}
+	return there, nil
+}
+
+// shard reads a shard; nil if there is none, or nothing can be read of it.
+func (w *Writer) shard(ctx context.Context, n int, hash string) (s *shard, current bool, err error) {
+	b, err := w.get(ctx, v1alpha1.PlanShardName(w.pool.Name, n))
+	if err != nil {
+		return nil, false, err
+	}
+	s, current, err = unpackShard(b, hash)
+	if err != nil {
+		return nil, false, nil //nolint:nilerr // it is in the Report
+	}
+	return s, current, nil
 }
 
 func allShards() []int {
@@ -137,23 +193,15 @@ func (w *Writer) Foreign(name, resourceVersion string) bool {
 // Write makes the Secrets hold a plan: shards that differ first, then the index, then it
 // removes shards that are empty now. It writes nothing when nothing differs. After an
 // error the Secrets hold the former plan, the new one, or an index whose newer shards
-// readers wait for: Write again.
+// readers wait for: Write again. A *FullError comes before anything is written.
 func (w *Writer) Write(ctx context.Context, p *plan.Plan) error {
-	ix := index{Format: plan.Format, Version: p.Version, Pool: p.Pool, Shards: map[int]string{}}
-	packed := map[int][]byte{}
-	for n, s := range split(p) {
-		if s == nil {
-			continue
-		}
-		b, err := pack(s)
-		if err != nil {
-			return fmt.Errorf("shard %02d of the plan of DeliveryPool %s: %w; move some endpoints to another pool", n, w.pool, err)
-		}
-		packed[n], ix.Shards[n] = b, sum(b)
-	}
-	b, err := pack(&ix)
+	packed, ix, err := w.pack(p)
 	if err != nil {
-		return fmt.Errorf("the index of the plan of DeliveryPool %s: %w", w.pool, err)
+		return err
+	}
+	b, err := pack(ix)
+	if err != nil {
+		return fmt.Errorf("the index of the plan of DeliveryPool %s: %w; it holds the pool's API keys, networks and certificates: have fewer of them", w.pool, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,13 +222,46 @@ func (w *Writer) Write(ctx context.Context, p *plan.Plan) error {
 		}
 		w.index = sum(b)
 	}
-	return w.removeEmpty(ctx, &ix)
+	return w.removeEmpty(ctx, ix)
+}
+
+// pack gives the bytes of each shard, and the index that speaks of them.
+func (w *Writer) pack(p *plan.Plan) (map[int][]byte, *index, error) {
+	ix := &index{Format: plan.Format, Version: p.Version, Pool: p.Pool, Shards: map[int]string{}, Namespaces: map[int][]string{}}
+	packed := map[int][]byte{}
+	full := &FullError{Pool: w.pool}
+	for n, s := range split(p) {
+		if s == nil {
+			continue
+		}
+		b, err := pack(s)
+		if errors.Is(err, ErrTooLarge) {
+			full.Shards = append(full.Shards, n)
+			full.Endpoints = append(full.Endpoints, excess(s)...)
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("shard %02d of the plan of DeliveryPool %s: %w", n, w.pool, err)
+		}
+		packed[n], ix.Shards[n] = b, sum(b)
+		if namespaces := s.namespaces(); len(namespaces) > 0 {
+			ix.Namespaces[n] = namespaces
+		}
+	}
+	if len(full.Shards) > 0 {
+		return nil, nil, full
+	}
+	return packed, ix, nil
 }
 
 // removeEmpty removes shards that the index doesn't speak of any more.
 func (w *Writer) removeEmpty(ctx context.Context, ix *index) error {
-	for n := range w.hashes {
+	for _, n := range allShards() {
 		if ix.Shards[n] != "" {
+			delete(w.orphans, n)
+			continue
+		}
+		if _, known := w.hashes[n]; !known && !w.orphans[n] {
 			continue
 		}
 		name := v1alpha1.PlanShardName(w.pool.Name, n)
@@ -189,6 +270,7 @@ func (w *Writer) removeEmpty(ctx context.Context, ix *index) error {
 			return fmt.Errorf("remove Secret %s: %w", name, err)
 		}
 		delete(w.hashes, n)
+		delete(w.orphans, n)
 		delete(w.versions, name)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,19 +262,108 @@ func TestAForeignChangeIsWrittenOver(t *testing.T) {
 	}
 }
 
-func TestADamagedIndexLeavesNothingAndIsMended(t *testing.T) {
+// Without an index the shards tell what they hold, so that former keys and deletions
+// outlive it.
+func TestWithoutAnIndexTheShardsCount(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		index []byte
+	}{
+		{"removed", nil}, {"damaged", []byte("no index")}, {"empty", []byte{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSecrets(t)
+			w, _, _ := load(t, s)
+			p := planOf(300)
+			p.Endpoints[7].Version = 3
+			write(t, w, p)
+			s.change(t, "default-plan", row.index)
+			restarted, got, report := load(t, s)
+			if !report.NoIndex || len(report.Damaged) != v1alpha1.PlanShards {
+				t.Errorf("%v is reported", report)
+			}
+			if got == nil || len(got.Endpoints) != 300 || len(got.Absent) != 1 || len(got.Tombstones) != 1 || got.Version != 3 {
+				t.Fatal("another plan is left")
+			}
+			s.took()
+			write(t, restarted, p)
+			if took := s.took(); len(took) != v1alpha1.PlanShards+1 || took[len(took)-1] != "default-plan" {
+				t.Errorf("%d Secrets were written to mend it", len(took))
+			}
+			if _, mended, report := load(t, s); !plan.Equal(mended, p) || len(report.Damaged) > 0 || report.NoIndex {
+				t.Error("it isn't mended")
+			}
+		})
+	}
+}
+
+// A writer that ended between shards and index has written what the index doesn't speak of
+// yet. The next one goes on from there: former keys in it are not lost.
+func TestShardsOfALaterVersionThanTheIndex(t *testing.T) {
 	s := newSecrets(t)
 	w, _, _ := load(t, s)
 	p := planOf(300)
 	write(t, w, p)
-	s.change(t, "default-plan", []byte("no index"))
-	restarted, got, report := load(t, s)
-	if got != nil || len(report.Damaged) != v1alpha1.PlanShards {
-		t.Fatalf("plan %v, %d shards reported", got, len(report.Damaged))
+	later := planOf(300)
+	later.Version = 4
+	later.Endpoints[7].Version = 4
+	later.Endpoints[7].Signing.Keys = append(slices.Clone(signedBy.Keys), plan.SigningKey{Name: "former", Key: "whsec_AAAA", FormerUntil: deleted})
+	s.fail = func(name string) error {
+		if name == "default-plan" {
+			return errors.New("the manager is killed")
+		}
+		return nil
 	}
+	if w.Write(ctx, later) == nil {
+		t.Fatal("the index was written")
+	}
+	s.fail = nil
+	restarted, got, report := load(t, s)
+	if len(report.Damaged) != 1 || !plan.Equal(got, later) || got.Version != 4 {
+		t.Fatalf("%v is reported, and version %d is another plan", report, got.Version)
+	}
+	write(t, restarted, got)
+	if _, got, report := load(t, s); got.Version != 4 || len(report.Damaged) > 0 {
+		t.Errorf("version %d is there, %v is reported", got.Version, report)
+	}
+}
+
+// A writer that ended between the index and the removal of a shard leaves an orphan, which
+// holds keys: the next one removes it.
+func TestOrphanedShardsAreRemoved(t *testing.T) {
+	s := newSecrets(t)
+	w, _, _ := load(t, s)
+	write(t, w, planOf(300))
+	shard := v1alpha1.PlanShardName("default", 5)
+	kept := s.data(t, shard)
+	write(t, w, &plan.Plan{Format: plan.Format, Version: 9})
+	orphan := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: thePool.Namespace, Name: shard, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPool: "default"}},
+		Data:       map[string][]byte{v1alpha1.PlanSecretKey: kept},
+	}
+	other := orphan.DeepCopy()
+	other.Name, other.Labels[v1alpha1.LabelPool] = "other-plan-05", "other"
+	for _, o := range []*corev1.Secret{orphan, other} {
+		if err := s.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarted, got, report := load(t, s)
+	if len(got.Endpoints) > 0 || len(report.Damaged) > 0 {
+		t.Errorf("the orphan counts: %d endpoints, %v", len(got.Endpoints), report)
+	}
+	s.took()
+	write(t, restarted, got)
+	var list corev1.SecretList
+	if err := s.List(ctx, &list); err != nil || len(list.Items) != 2 || len(s.took()) > 0 {
+		t.Errorf("%d Secrets are left (%v), want the index and another pool's shard", len(list.Items), err)
+	}
+	write(t, restarted, got)
+	p := planOf(300)
+	p.Version = 10
 	write(t, restarted, p)
-	if _, mended, _ := load(t, s); !plan.Equal(mended, p) {
-		t.Error("it isn't mended")
+	if _, got, report := load(t, s); !plan.Equal(got, p) || len(report.Damaged) > 0 {
+		t.Errorf("a shard that is needed again isn't there: %v", report)
 	}
 }
 
@@ -316,6 +406,15 @@ func TestALaterFormatIsRefused(t *testing.T) {
 	}
 }
 
+func packed(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := pack(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func TestFromDir(t *testing.T) {
 	dir := t.TempDir()
 	if p, _, err := FromDir(dir); p != nil || err != nil {
@@ -341,6 +440,19 @@ func TestFromDir(t *testing.T) {
 	put(pool.PlanShardFile(9), []byte("x"))
 	if got, report, err := FromDir(dir); err != nil || len(got.Endpoints) >= len(p.Endpoints) || !reflect.DeepEqual(report.Damaged, []int{9}) {
 		t.Errorf("report %v, error %v with a damaged shard", report, err)
+	}
+	if got, _, _ := FromDir(dir); !got.Lacks("shop") || got.Lacks("lab") {
+		t.Error("it doesn't tell whose endpoints may be missing")
+	}
+	// A volume may hold an index and a shard of two versions: the shard is better than none.
+	other := planOf(300)
+	other.Version = 2
+	for i := range other.Endpoints {
+		other.Endpoints[i].URL = "https://other.example.com"
+	}
+	put(pool.PlanShardFile(9), packed(t, split(other)[9]))
+	if got, report, err := FromDir(dir); err != nil || len(got.Endpoints) != len(p.Endpoints) || !reflect.DeepEqual(report.Damaged, []int{9}) || got.Lacks("shop") {
+		t.Errorf("report %v, error %v with a shard of another version", report, err)
 	}
 	put(pool.PlanIndexFile, []byte("x"))
 	if _, _, err := FromDir(dir); err == nil || strings.Contains(err.Error(), "whsec") {
@@ -387,7 +499,76 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestAShardThatIsTooLargeIsAnErrorThatNamesThePool(t *testing.T) {
+// Of a shard that is too large it is told who has to be made small: what is absent, then what came last.
+func TestAFullShard(t *testing.T) {
+	s := newSecrets(t)
+	w, _, _ := load(t, s)
+	random := rand.New(rand.NewPCG(1, 2))
+	certificates := func(n int) string {
+		b := make([]byte, n*3/4)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return base64.StdEncoding.EncodeToString(b)
+	}
+	// All of these fall into one shard.
+	p := planOf(0)
+	p.Absent, p.Tombstones = nil, nil
+	for i := 0; len(p.Endpoints) < 60; i++ {
+		uid := fmt.Sprintf("uid-%05d", i)
+		if shardOf(uid, plan.EndpointKey{}) == 5 {
+			p.Endpoints = append(p.Endpoints, plan.Endpoint{
+				EndpointKey: plan.EndpointKey{Namespace: "shop", Name: fmt.Sprintf("e%05d", i)}, UID: uid,
+				Version: uint64(len(p.Endpoints)/10 + 1), TLS: plan.TLS{CACertificates: certificates(28 << 10)},
+			})
+		}
+	}
+	absent := plan.Absence{Endpoint: p.Endpoints[0]}
+	p.Endpoints, p.Absent = p.Endpoints[1:], append(p.Absent, absent)
+
+	var full *FullError
+	err := w.Write(ctx, p)
+	if !errors.As(err, &full) || !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), thePool.String()) {
+		t.Fatalf("error %v", err)
+	}
+	if took := s.took(); len(took) != 0 {
+		t.Errorf("%v were written all the same", took)
+	}
+	if !slices.Equal(full.Shards, []int{5}) || len(full.Endpoints) == 0 || full.Endpoints[0] != absent.EndpointKey {
+		t.Fatalf("shards %v, endpoints %v", full.Shards, full.Endpoints)
+	}
+	byKey := p.Index()
+	for _, k := range full.Endpoints[1:] {
+		if byKey[k].Version < 5 {
+			t.Errorf("%s of version %d has to be made small, before what came later", k, byKey[k].Version)
+		}
+	}
+	// Without them the rest fits, and it is not much more than has to go.
+	small := map[plan.EndpointKey]bool{}
+	for _, k := range full.Endpoints {
+		small[k] = true
+	}
+	for i := range p.Endpoints {
+		if small[p.Endpoints[i].EndpointKey] {
+			p.Endpoints[i].TLS = plan.TLS{}
+		}
+	}
+	p.Absent[0].TLS = plan.TLS{}
+	write(t, w, p)
+	if n := len(s.data(t, v1alpha1.PlanShardName("default", 5))); n > maxSecretBytes || n < maxSecretBytes*85/100 {
+		t.Errorf("the shard has %d bytes then", n)
+	}
+
+	for i := range p.Endpoints {
+		p.Endpoints[i].TLS, p.Endpoints[i].EventTypes = plan.TLS{}, nil
+	}
+	p.Tombstones = []plan.Tombstone{{EndpointKey: plan.EndpointKey{Namespace: certificates(2 << 20), Name: "e"}}}
+	if err := w.Write(ctx, p); !errors.As(err, &full) || len(full.Endpoints) > 0 {
+		t.Errorf("error %v with %d endpoints, where none is large", err, len(full.Endpoints))
+	}
+}
+
+func TestAnIndexThatIsTooLargeSaysWhatItHolds(t *testing.T) {
 	s := newSecrets(t)
 	w, _, _ := load(t, s)
 	p := planOf(1)
@@ -396,8 +577,8 @@ func TestAShardThatIsTooLargeIsAnErrorThatNamesThePool(t *testing.T) {
 	for i := range b {
 		b[i] = byte(random.Uint32())
 	}
-	p.Endpoints[0].TLS.CACertificates = base64.StdEncoding.EncodeToString(b)
-	if err := w.Write(ctx, p); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), thePool.String()) {
+	p.Pool.Egress.CACertificates = base64.StdEncoding.EncodeToString(b)
+	if err := w.Write(ctx, p); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), thePool.String()) || !strings.Contains(err.Error(), "API keys") {
 		t.Errorf("error %v", err)
 	}
 	if took := s.took(); len(took) != 0 {

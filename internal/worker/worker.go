@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -203,21 +204,23 @@ func (w *worker) startPlan(ctx context.Context) {
 		w.Log.Info("There is no plan in the volume yet; the one in the API server is waited for")
 		return
 	case len(report.Damaged) > 0:
-		w.Log.Error(nil, "Shards of the plan in the volume are damaged or missing; their endpoints are held until the API server gives them", "shards", report.Damaged)
+		w.Log.Error(nil, "Shards of the plan in the volume are damaged or missing; endpoints that can't be read are held until the API server gives them, and events of their namespaces are refused", "shards", report.Damaged)
 	}
-	w.use(ctx, p)
+	w.use(ctx, p, report)
 }
 
-// use makes a plan the one in use.
-func (w *worker) use(ctx context.Context, p *plan.Plan) {
-	if now := w.engine.Plan(); now == nil || now.Version != p.Version || !plan.Equal(now, p) {
+// use makes a plan the one in use. Its version is acknowledged where all of it is here.
+func (w *worker) use(ctx context.Context, p *plan.Plan, r planstore.Report) {
+	if now := w.engine.Plan(); now == nil || now.Version != p.Version || !slices.Equal(now.Incomplete, p.Incomplete) || !plan.Equal(now, p) {
 		w.Log.Info("The plan changed", "version", p.Version, "endpoints", len(p.Endpoints))
 		w.engine.Use(ctx, p)
 	}
-	w.inUse.Store(p.Version)
-	select {
-	case w.news <- struct{}{}:
-	default:
+	if len(r.Damaged) == 0 {
+		w.inUse.Store(p.Version)
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
 	}
 	if w.Planned != nil {
 		w.Planned(len(p.Endpoints))
@@ -229,7 +232,7 @@ func (w *worker) follow(ctx context.Context) error {
 	watcher := planstore.Watcher{
 		Client: w.client, Pool: w.Pool, Log: w.Log.WithName("plan"),
 		Use: func(ctx context.Context, p *plan.Plan, r planstore.Report) {
-			w.use(ctx, w.keepDamaged(p, r))
+			w.use(ctx, w.keepDamaged(p, r), r)
 		},
 	}
 	return watcher.Run(ctx)

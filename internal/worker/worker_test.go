@@ -189,8 +189,21 @@ func TestALostShard(t *testing.T) {
 		if !strings.Contains(r.log.String(), "damaged or missing") {
 			t.Errorf("the log says:\n%s", r.log)
 		}
-		s.publish(planOf(2, "orders"))
+		// Nobody can tell who takes an event: it is not accepted for nobody.
+		code, body = r.send("evt_2")
+		r.want(http.StatusServiceUnavailable, "can't be read at the moment", code, body)
+		damaged := planOf(2, "orders", "others")
+		s.publish(damaged)
+		s.loseShards()
+		time.Sleep(time.Minute)
+		if v := s.api.acknowledged(); v == 2 {
+			t.Error("a version is acknowledged of which shards can't be read")
+		}
+		s.publish(planOf(3, "orders"))
 		time.Sleep(planLive)
+		if v := s.api.acknowledged(); v != 3 {
+			t.Errorf("version %d is acknowledged, want 3", v)
+		}
 		if s.receiver.times("evt_1") == 0 {
 			time.Sleep(time.Minute)
 		}

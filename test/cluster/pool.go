@@ -227,6 +227,9 @@ func (p *Pool) Probes() string  { return p.volume.address("probes") }
 // Data is the folder that stands for the worker's volume.
 func (p *Pool) Data() string { return p.volume.folder(v1alpha1.QueueClaimName) }
 
+// Plan is the folder that stands for the volume with the plan's Secrets.
+func (p *Pool) Plan() string { return p.volume.folder("plan") }
+
 // WaitReady waits until a worker is ready.
 func (p *Pool) WaitReady(t testing.TB, within time.Duration) {
 	t.Helper()
