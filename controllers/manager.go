@@ -57,8 +57,7 @@ type Options struct {
 	Log         logr.Logger
 }
 
-// LeaderElectionID is the Lease by which managers agree on one of them. There is one
-// manager for each cluster, unless it watches namespaces of its own.
+// LeaderElectionID is the Lease by which the managers of an installation agree on one of them.
 const LeaderElectionID = "doorstep-manager"
 
 // longestRetry is the longest time until what failed is tried again: after the API server was away for hours, all is right
@@ -87,6 +86,13 @@ func Run(ctx context.Context, o Options) error {
 	mgr, err := ctrl.NewManager(o.Config, o.manager())
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
+	}
+	alone := &installation{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: o.Namespace, watched: o.WatchNamespaces, log: o.Log.WithName("installation")}
+	if err := alone.claim(ctx); err != nil {
+		return err
+	}
+	if err := mgr.Add(alone); err != nil {
+		return err
 	}
 	if o.Image == "" {
 		if o.Image, err = ownImage(ctx, mgr.GetAPIReader(), o.Namespace, o.PodName); err != nil {
