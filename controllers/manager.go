@@ -155,12 +155,18 @@ func (o *Options) cache() cache.Options {
 	return c
 }
 
-// bareMetadata drops what nobody asks of foreign objects: there may be many of them.
+// bareMetadata drops what nobody asks of foreign objects: there may be thousands of them, and
+// an annotation of kubectl's may hold a whole Secret once more.
 func bareMetadata(o any) (any, error) {
-	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-		m.ManagedFields, m.Annotations, m.Finalizers, m.OwnerReferences = nil, nil, nil, nil
+	m, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return o, nil
 	}
-	return o, nil
+	m.ManagedFields, m.Annotations, m.Finalizers, m.OwnerReferences = nil, nil, nil, nil
+	if m.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
+		m.Labels = nil
+	}
+	return m, nil
 }
 
 // setup makes the controllers.
@@ -173,8 +179,10 @@ func (o *Options) setup(ctx context.Context, mgr manager.Manager) error {
 		Changed: Changed{Endpoints: make(chan event.GenericEvent), Pools: make(chan event.GenericEvent)},
 	}
 	sees := newContact(mgr.GetAPIReader(), o.Namespace)
-	if err := mgr.Add(sees); err != nil {
-		return err
+	for _, r := range []manager.Runnable{sees, newColdStart(mgr.GetCache())} {
+		if err := mgr.Add(r); err != nil {
+			return err
+		}
 	}
 	available := &Availability{Now: sees.Now}
 	recorder := mgr.GetEventRecorder(v1alpha1.FieldOwnerManager)

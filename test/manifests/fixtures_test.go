@@ -12,7 +12,10 @@ import (
 
 // tenantFixtures are the Secrets, bundles and policies of a namespace with endpoints.
 func (w *world) tenantFixtures(t *testing.T) string {
-	certificate, key := w.certificatePEM(t, "erp-client")
+	certificate, key, err := w.CertificatePEM("erp-client")
+	if err != nil {
+		t.Fatal(err)
+	}
 	return `apiVersion: v1
 kind: Secret
 metadata: {name: orders-signing}

@@ -1,21 +1,15 @@
 package manifests
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/doorstep-dev/doorstep/test/harness"
 )
 
 // request is what reached a receiver.
@@ -31,7 +25,7 @@ type request struct {
 // world is a forward proxy behind which this program answers for every host there is: by 200 as a receiver, and with a
 // token where one is asked for.
 type world struct {
-	*authority
+	*harness.Authority
 	// URL is the proxy's.
 	URL string
 
@@ -42,7 +36,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{authority: newAuthority(t), tunnels: &tunnels{conns: make(chan net.Conn), done: make(chan struct{})}, got: map[string][]request{}}
+	authority, err := harness.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Authority: authority, tunnels: &tunnels{conns: make(chan net.Conn), done: make(chan struct{})}, got: map[string][]request{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +82,10 @@ func (w *world) proxy(out http.ResponseWriter, r *http.Request) {
 	w.tunnels.add(tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.VerifyClientCertIfGiven,
-		ClientCAs:  w.pool,
+		ClientCAs:  w.Pool,
 		NextProtos: []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return w.certificate(host)
+			return w.Certificate(host)
 		},
 	}))
 }
@@ -156,86 +154,3 @@ func (l *tunnels) Close() error {
 }
 
 func (l *tunnels) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
-
-// authority issues certificates for the test.
-type authority struct {
-	// PEM is its own certificate.
-	PEM string
-
-	pool *x509.CertPool
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	mu   sync.Mutex
-	made map[string]*tls.Certificate
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &authority{key: key, pool: x509.NewCertPool(), made: map[string]*tls.Certificate{}}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pool.AddCert(a.cert)
-	a.PEM = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	return a
-}
-
-// certificate is good for a host, as a server and as a client.
-func (a *authority) certificate(host string) (*tls.Certificate, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c := a.made[host]; c != nil {
-		return c, nil
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(int64(len(a.made) + 2)), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		return nil, err
-	}
-	a.made[host] = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	return a.made[host], nil
-}
-
-// certificatePEM is a certificate and its key as a Secret of type kubernetes.io/tls holds them.
-func (a *authority) certificatePEM(t *testing.T, name string) (certificate, key string) {
-	t.Helper()
-	c, err := a.certificate(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, ok := c.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		t.Fatal(errors.New("the key is of another type"))
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-}
