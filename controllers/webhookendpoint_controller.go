@@ -39,11 +39,14 @@ type EndpointReconciler struct {
 	Events       events.EventRecorder
 	// SystemNamespace holds the installation's own pool.
 	SystemNamespace string
+
+	pace pacer
 }
 
 // SetupWithManager watches endpoints, what passes over their pools say of them, and what
 // workers acknowledge.
 func (r *EndpointReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) error {
+	r.pace.now = time.Now
 	return ctrl.NewControllerManagedBy(mgr).Named("webhookendpoint").
 		For(&v1alpha1.WebhookEndpoint{}, builder.WithPredicates(specOrLifeChanged())).
 		WatchesRawSource(source.Channel(r.Planner.Changed.Endpoints, &handler.EnqueueRequestForObject{})).
@@ -106,6 +109,11 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		// Its worker is most likely there, and heard of with its next renewal, which brings nothing by itself.
 		result.RequeueAfter = settlingRecheck + r.turn(&in)
 	}
+	if !sharedNews(condition(e.Status.Conditions, v1alpha1.ConditionReady), condition(status.Conditions, v1alpha1.ConditionReady)) {
+		r.pace.forget(in.pool, req.NamespacedName)
+	} else if wait := r.pace.wait(in.pool, req.NamespacedName); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, made
+	}
 	return result, errors.Join(made, r.write(ctx, &e, status))
 }
 
@@ -120,9 +128,6 @@ func (r *EndpointReconciler) turn(in *endpointInputs) time.Duration {
 
 // settlingRecheck is about half of the time between two renewals of a Lease.
 const settlingRecheck = 5 * time.Second
-
-// statusesPerSecond is how fast the endpoints of a pool change their status together.
-const statusesPerSecond = 5
 
 // poolChanged brings the endpoints of a pool that comes or goes or whose Ready changes.
 func (r *EndpointReconciler) poolChanged() handler.EventHandler {
