@@ -71,6 +71,10 @@ fuzz-short: ## Run every fuzz test for FUZZTIME (3s).
 bench: ## Measure speed, memory and isolation; the last line is one JSON object.
 	go run ./test/bench $(BENCHFLAGS)
 
+.PHONY: bench-manager
+bench-manager: ## Measure the control plane with 10,000 endpoints; the last line is one JSON object.
+	assets=$$(hack/envtest.sh) && KUBEBUILDER_ASSETS=$$assets go run ./test/bench/manager $(BENCHFLAGS)
+
 .PHONY: interop-deps
 interop-deps: ## Install what the tests against the official webhook libraries, and of the sample receivers, need.
 	hack/interop-deps.sh

@@ -200,6 +200,15 @@ func unpackIndex(b []byte) (*index, error) {
 	return ix, nil
 }
 
+// IndexVersion is the plan's version that the bytes of an index speak of.
+func IndexVersion(b []byte) (uint64, error) {
+	ix, err := unpackIndex(b)
+	if err != nil {
+		return 0, err
+	}
+	return ix.Version, nil
+}
+
 // unpackShard reads a shard. It is current where it has the hash that the index tells;
 // another one that can be read (gzip has a checksum of its own) is of another version of
 // the plan, which is better than nothing.

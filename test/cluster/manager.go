@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,13 +51,23 @@ func (c *Cluster) StartManager(t testing.TB, binary string, args ...string) *Man
 // NewManager is a manager of an installation in the namespace, not started yet. It is killed when the test ends.
 func (c *Cluster) NewManager(t testing.TB, binary, namespace string, args ...string) *Manager {
 	t.Helper()
-	kubeconfig, err := c.ServiceAccountKubeconfig(t.Context(), namespace, "doorstep-manager")
+	m, err := c.PrepareManager(t.Context(), binary, namespace, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(m.Kill)
+	return m
+}
+
+// PrepareManager is NewManager for programs that are no tests; they kill the manager themselves.
+func (c *Cluster) PrepareManager(ctx context.Context, binary, namespace string, args ...string) (*Manager, error) {
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, "doorstep-manager")
+	if err != nil {
+		return nil, err
+	}
 	probes, err := harness.FreeAddr()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	m := &Manager{Log: &Log{}, probes: probes}
 	m.command = harness.Command{
@@ -64,35 +75,59 @@ func (c *Cluster) NewManager(t testing.TB, binary, namespace string, args ...str
 		Args: append([]string{"manager", "--kubeconfig=" + kubeconfig, "--namespace=" + namespace, "--probes=" + probes, "--metrics=0"}, args...),
 		Env:  []string{"DOORSTEP_IMAGE=" + Image, "POD_NAMESPACE=" + namespace},
 	}
-	t.Cleanup(func() {
-		if m.Process != nil {
-			m.Kill()
-		}
-	})
-	return m
+	return m, nil
 }
 
 // Restart kills the manager if it runs, starts it again with a cold cache, and waits until it is ready.
 func (m *Manager) Restart(t testing.TB) {
 	t.Helper()
-	m.Launch(t)
-	Eventually(t, time.Minute, "the manager to be ready", func() error {
+	if err := m.Relaunch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Relaunch is Restart for programs that are no tests.
+func (m *Manager) Relaunch(ctx context.Context) error {
+	if err := m.launch(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var last error
+	err := harness.Await(ctx, 100*time.Millisecond, "the manager to be ready", func() (bool, error) {
 		if !m.Running() {
-			t.Fatalf("the manager ended; its last lines:\n%s", m.Tail())
+			return false, fmt.Errorf("the manager ended; its last lines:\n%s", m.Tail())
 		}
-		return probe("http://" + m.probes + "/readyz")
+		last = probe("http://" + m.probes + "/readyz")
+		return last == nil, nil
 	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
 }
 
 // Launch kills the manager if it runs, and starts it again without waiting for it.
 func (m *Manager) Launch(t testing.TB) {
 	t.Helper()
-	if m.Process != nil {
-		m.Kill()
-	}
-	var err error
-	if m.Process, err = harness.Start(m.command); err != nil {
+	if err := m.launch(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func (m *Manager) launch() error {
+	m.Kill()
+	p, err := harness.Start(m.command)
+	if err == nil {
+		m.Process = p
+	}
+	return err
+}
+
+// Kill kills the manager if it runs.
+func (m *Manager) Kill() {
+	if m.Process != nil {
+		m.Process.Kill()
 	}
 }
 

@@ -51,22 +51,31 @@ const pace = 200 * time.Millisecond
 // ends.
 func (c *Cluster) RunPool(t testing.TB, binary string, name types.NamespacedName) *Pool {
 	t.Helper()
-	dir := filepath.Join(c.Dir, "pools", name.Namespace, name.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	p, stop, err := c.PlayPool(binary, name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Pool{Name: name, Log: &Log{}, c: c, binary: binary, dir: dir, volume: newVolumes(dir)}
+	t.Cleanup(stop)
+	return p
+}
+
+// PlayPool is RunPool for programs that are no tests: they call stop, which kills the worker.
+func (c *Cluster) PlayPool(binary string, name types.NamespacedName) (p *Pool, stop func(), err error) {
+	dir := filepath.Join(c.Dir, "pools", name.Namespace, name.Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, err
+	}
+	p = &Pool{Name: name, Log: &Log{}, c: c, binary: binary, dir: dir, volume: newVolumes(dir)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup
 	loop.Go(func() { p.run(ctx) })
-	t.Cleanup(func() {
+	return p, func() {
 		cancel()
 		loop.Wait()
 		if p.worker != nil {
 			p.worker.Kill()
 		}
-	})
-	return p
+	}, nil
 }
 
 // run takes a turn now and then until ctx ends.
