@@ -1,19 +1,12 @@
 package controllers
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/doorstep-dev/doorstep/api/v1alpha1"
-	"github.com/doorstep-dev/doorstep/internal/planstore"
 )
 
 const (
@@ -149,14 +142,4 @@ func (a *Availability) hadWorker(pool types.NamespacedName) bool {
 		}
 	}
 	return false
-}
-
-// acknowledged gives the plan version that each worker of a pool works by.
-func acknowledged(ctx context.Context, r client.Reader, pool types.NamespacedName) (map[string]uint64, error) {
-	var m corev1.ConfigMap
-	err := r.Get(ctx, types.NamespacedName{Namespace: pool.Namespace, Name: v1alpha1.PlanAcksName(pool.Name)}, &m)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read the acknowledgements of DeliveryPool %s: %w", pool, err)
-	}
-	return planstore.Acknowledged(&m), nil
 }

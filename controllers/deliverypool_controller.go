@@ -67,7 +67,7 @@ func (r *PoolReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options
 	if len(r.Namespaces) == 0 {
 		b = b.WatchesMetadata(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(poolOfBinding))
 	}
-	return b.WithOptions(o).Complete(r)
+	return b.WithOptions(o).Complete(patient(r))
 }
 
 // poolOfChild is the pool of an object that the manager made. A worker's binding in a

@@ -23,8 +23,16 @@ import (
 )
 
 const (
-	// passInterval is the least time between two passes over one pool.
+	// passInterval is the least time between the begins of two passes over one pool, and
+	// restInterval that from the end of one to the next: workers have as long to read what it wrote.
 	passInterval = time.Second
+	restInterval = 500 * time.Millisecond
+	// gatherTime is from the first change that asks for a pass to the pass, so that it takes those that
+	// come together, and the key that is made for a new endpoint, at once.
+	gatherTime = 100 * time.Millisecond
+	// settleTime is how long the workers may take to acknowledge a version before those that
+	// wait for it say so: nearly always they have it sooner, and one status says it all.
+	settleTime = 3 * time.Second
 	// grantInterval is how soon a pool with endpoints that need a ReferenceGrant is looked at
 	// again: that kind may not exist in the cluster, so it isn't watched.
 	grantInterval = 10 * time.Second
@@ -52,14 +60,16 @@ type Changed struct {
 	Endpoints, Pools chan event.GenericEvent
 }
 
-// poolPlan is what is known of one pool. writer, data, previous, passed and looked belong to the pass, of
+// poolPlan is what is known of one pool. writer, data, previous, looked and the times belong to the pass, of
 // which there is one at a time for a pool; outcome is shared under the Planner's lock.
 type poolPlan struct {
 	uid      types.UID
 	writer   *planstore.Writer
 	data     *secretData
 	previous *plan.Plan
-	passed   time.Time
+	asked    time.Time // when a pass was first asked for; zero: not since the last one
+	passed   time.Time // when the last pass began
+	rested   time.Time // when it ended
 	looked   map[plan.EndpointKey]time.Time
 	first    bool
 	outcome  *Outcome
@@ -74,6 +84,8 @@ type Outcome struct {
 	// Policies and Pool are problems of RetryPolicies, by key, and of the DeliveryPool.
 	Policies map[plan.EndpointKey][]compile.Problem
 	Pool     []compile.Problem
+	// Written is when each version that is younger than settleTime was written.
+	Written map[uint64]time.Time
 	// Seen are the generations of the endpoints that the pass saw.
 	Seen map[plan.EndpointKey]int64
 }
@@ -104,10 +116,11 @@ func (p *Planner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if wait := passInterval - p.Now().Sub(s.passed); wait > 0 && wait <= passInterval {
+	if wait := s.wait(p.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	s.passed = p.Now()
+	s.asked, s.passed = time.Time{}, p.Now()
+	defer func() { s.rested = p.Now() }()
 	look, err := p.gather(ctx, &pool, s)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -172,6 +185,24 @@ func (p *Planner) notWritten(pool *v1alpha1.DeliveryPool, s *poolPlan, err error
 	if !same {
 		p.Changed.pool(client.ObjectKeyFromObject(pool))
 	}
+}
+
+// wait is how long the pass that is asked for now has to wait. A clock that was set back
+// makes none wait longer.
+func (s *poolPlan) wait(now time.Time) time.Duration {
+	if s.asked.IsZero() {
+		s.asked = now
+	}
+	var wait time.Duration
+	for _, since := range []struct {
+		at   time.Time
+		most time.Duration
+	}{{s.asked, gatherTime}, {s.passed, passInterval}, {s.rested, restInterval}} {
+		if left := since.most - now.Sub(since.at); left <= since.most {
+			wait = max(wait, left)
+		}
+	}
+	return wait
 }
 
 // next is when to look again without a change; 0 for never.
@@ -287,6 +318,7 @@ func (p *Planner) publish(pool *v1alpha1.DeliveryPool, s *poolPlan, l look, r co
 	}
 	p.mu.Lock()
 	was := s.outcome
+	o.Written = written(was, r.Plan.Version, p.Now())
 	s.outcome = o
 	p.mu.Unlock()
 	for k := range o.Seen {
@@ -304,6 +336,29 @@ func (p *Planner) publish(pool *v1alpha1.DeliveryPool, s *poolPlan, l look, r co
 	if was == nil || !slices.Equal(was.Pool, o.Pool) || len(was.Endpoints) != len(o.Endpoints) {
 		p.Changed.pool(client.ObjectKeyFromObject(pool))
 	}
+}
+
+// unknown reports whether a plan was written, knows nothing of an endpoint, not even that it
+// was there, and would take it in.
+func (o *Outcome) unknown(k plan.EndpointKey) bool {
+	_, seen := o.Seen[k]
+	absent := slices.ContainsFunc(o.Plan.Absent, func(a plan.Absence) bool { return a.EndpointKey == k })
+	admitted := o.Plan.Pool.Namespaces == nil || slices.Contains(*o.Plan.Pool.Namespaces, k.Namespace)
+	return o.Seen != nil && !seen && !absent && admitted && o.Endpoints[k] == nil
+}
+
+// written notes that a version of the plan is written by now, which it may have been before,
+// and leaves out those whose time is over.
+func written(was *Outcome, version uint64, now time.Time) map[uint64]time.Time {
+	at := map[uint64]time.Time{}
+	if was != nil {
+		maps.Copy(at, was.Written)
+		if was.Plan.Version != version {
+			at[version] = now
+		}
+	}
+	maps.DeleteFunc(at, func(_ uint64, t time.Time) bool { return now.Sub(t) >= settleTime })
+	return at
 }
 
 // says reports whether this outcome says the same of an endpoint as another.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ var (
 // writing is a pool's plan over a fake API server that counts, and refuses if it should.
 type writing struct {
 	client.WithWatch
+	mu      sync.Mutex
 	applied int
 	refuse  error
 }
@@ -51,7 +53,9 @@ func newWriting(t *testing.T) (*writing, *poolPlan) {
 			if w.refuse != nil {
 				return w.refuse
 			}
+			w.mu.Lock()
 			w.applied++
+			w.mu.Unlock()
 			return c.Apply(ctx, o, opts...)
 		},
 	})

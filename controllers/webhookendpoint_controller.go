@@ -41,19 +41,21 @@ type EndpointReconciler struct {
 	SystemNamespace string
 
 	pace pacer
+	acks acknowledgements
 }
 
 // SetupWithManager watches endpoints, what passes over their pools say of them, and what
 // workers acknowledge.
 func (r *EndpointReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) error {
 	r.pace.now = time.Now
+	r.acks.cache, r.acks.live = r.Client, r.Live
 	return ctrl.NewControllerManagedBy(mgr).Named("webhookendpoint").
 		For(&v1alpha1.WebhookEndpoint{}, builder.WithPredicates(specOrLifeChanged())).
 		WatchesRawSource(source.Channel(r.Planner.Changed.Endpoints, &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.waiting)).
 		Watches(&v1alpha1.DeliveryPool{}, r.poolChanged()).
 		WithOptions(o).
-		Complete(r)
+		Complete(patient(r))
 }
 
 // waiting brings the endpoints of a pool that are not Ready when its workers acknowledge a
@@ -96,10 +98,13 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	made := r.ensureSigningSecret(ctx, &in) // where that fails, the status says what is missing
+	came, failed := r.ensureSigningSecret(ctx, &in) // where that fails, the status says what is missing
 	status, ok := endpointStatus(&in)
-	if !ok {
-		return ctrl.Result{}, made // the pass over its pool that sees it brings it back
+	if !ok || came {
+		return ctrl.Result{}, failed // the pass over its pool that sees it, or its key, brings it back
+	}
+	if in.settles > 0 && condition(status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonPlanPending {
+		return ctrl.Result{RequeueAfter: in.settles}, failed // most likely it is Ready before there is anything to say
 	}
 	result := ctrl.Result{}
 	if (in.state.Unavailable || in.state.Settling) && !in.state.Lost {
@@ -112,9 +117,9 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if !sharedNews(condition(e.Status.Conditions, v1alpha1.ConditionReady), condition(status.Conditions, v1alpha1.ConditionReady)) {
 		r.pace.forget(in.pool, req.NamespacedName)
 	} else if wait := r.pace.wait(in.pool, req.NamespacedName); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, made
+		return ctrl.Result{RequeueAfter: wait}, failed
 	}
-	return result, errors.Join(made, r.write(ctx, &e, status))
+	return result, errors.Join(failed, r.write(ctx, &e, status))
 }
 
 // turn spreads the endpoints of a pool over time, statusesPerSecond of them in each
@@ -183,14 +188,18 @@ func (r *EndpointReconciler) look(ctx context.Context, in *endpointInputs) error
 	if o := r.Planner.Outcome(in.pool); o != nil {
 		in.seen = o.Seen[k]
 		in.entry, in.problems = o.Endpoints[k], o.Problems[k]
+		in.unknown = o.unknown(k)
 		in.poolDefault, in.poolEndpoints = o.Plan.Pool, len(o.Endpoints)
+		if in.entry != nil {
+			in.settles = settleTime - r.Planner.Now().Sub(o.Written[in.entry.Version])
+		}
 	}
 	if in.entry == nil {
 		return nil
 	}
 	in.state = r.Availability.State(in.pool)
 	if in.entry.Problem == nil && !readyNow(in.endpoint) && len(in.state.Live) > 0 {
-		acks, err := acknowledged(ctx, r.Live, in.pool)
+		acks, err := r.acks.of(ctx, in.pool)
 		if err != nil {
 			return err
 		}
@@ -204,17 +213,21 @@ func (r *EndpointReconciler) look(ctx context.Context, in *endpointInputs) error
 
 // ensureSigningSecret makes the Secret with the key of an endpoint that leaves it to
 // Doorstep, once. It is never overwritten, has no owner, so that it outlives the endpoint,
-// and is not made again where receivers know a key that is lost.
-func (r *EndpointReconciler) ensureSigningSecret(ctx context.Context, in *endpointInputs) error {
+// and is not made again where receivers know a key that is lost. It reports whether the
+// Secret is new to the plan, which brings the endpoint back when it has it.
+func (r *EndpointReconciler) ensureSigningSecret(ctx context.Context, in *endpointInputs) (bool, error) {
 	e := in.endpoint
-	if !compile.GeneratesKey(e) || in.seen != e.Generation || in.entry == nil || compile.HasGeneratedKey(in.entry) {
-		return nil
+	// One that no plan knew has no key that could be lost: it needs no pass to tell.
+	wanted := in.unknown || in.seen == e.Generation && in.entry != nil && !compile.HasGeneratedKey(in.entry)
+	if !compile.GeneratesKey(e) || !wanted {
+		return false, nil
 	}
 	name := types.NamespacedName{Namespace: e.Namespace, Name: compile.SigningSecretName(e.Name)}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := r.Client.Get(ctx, name, meta); !apierrors.IsNotFound(err) {
-		return err // it is there, or can't be told
+		// It is there, or can't be told. If the plan misses it, it came since.
+		return err == nil && in.entry != nil && in.entry.Problem != nil && in.entry.Problem.Reason == v1alpha1.ReasonSecretNotFound, err
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -229,15 +242,15 @@ func (r *EndpointReconciler) ensureSigningSecret(ctx context.Context, in *endpoi
 	err := r.Client.Create(ctx, secret, client.FieldOwner(v1alpha1.FieldOwnerManager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil // the cache is late
+		return true, nil // the cache is late
 	case err != nil:
 		// Such as a ResourceQuota: those who look at the endpoint can help.
 		r.Events.Eventf(e, nil, corev1.EventTypeWarning, "SigningKeyNotMade", "Create", "Secret %s can't be made: %s", name.Name, err.Error())
-		return fmt.Errorf("make the signing key of the endpoint: %w", err)
+		return false, fmt.Errorf("make the signing key of the endpoint: %w", err)
 	}
 	log.FromContext(ctx).Info("Made a signing key", "secret", name.String())
 	r.Events.Eventf(e, nil, corev1.EventTypeNormal, "SigningKeyMade", "Create", "Made Secret %s with the signing key; its receiver needs the key", name.Name)
-	return nil
+	return true, nil
 }
 
 // write applies a status where it differs from the one shown, and tells of a change of

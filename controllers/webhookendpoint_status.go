@@ -25,6 +25,8 @@ type endpointInputs struct {
 	poolExists bool
 	// seen is the generation that the last pass over the pool saw; 0 for none.
 	seen int64
+	// unknown: a pass was made, and the plan knows nothing of the endpoint, which it would admit.
+	unknown bool
 	// entry is what the plan holds of the endpoint; nil for nothing.
 	entry       *plan.Endpoint
 	problems    []compile.Problem
@@ -32,6 +34,8 @@ type endpointInputs struct {
 	// poolEndpoints is how many endpoints the pool has.
 	poolEndpoints int
 	state         PoolState
+	// settles is how long workers may still take to have the entry before that is told.
+	settles time.Duration
 	// acknowledged: every live worker works by a plan that holds the entry.
 	acknowledged bool
 }

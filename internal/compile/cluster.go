@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -170,7 +169,7 @@ func (c *compiler) keepNumbers(p *plan.Plan) {
 	}
 	for i := range p.Endpoints {
 		e := &p.Endpoints[i]
-		if former := c.former[e.EndpointKey]; former != nil && sameEntry(e, former) {
+		if former := c.former[e.EndpointKey]; former != nil && e.Equal(former) {
 			e.Version = former.Version
 		}
 	}
@@ -183,13 +182,4 @@ func (c *compiler) numberNewEntries(p *plan.Plan) {
 			e.Version = p.Version
 		}
 	}
-}
-
-// sameEntry compares two entries apart from their version.
-func sameEntry(a, b *plan.Endpoint) bool {
-	x, y := *a, *b
-	x.Version, y.Version = 0, 0
-	bx, errX := json.Marshal(&x)
-	by, errY := json.Marshal(&y)
-	return errX == nil && errY == nil && bytes.Equal(bx, by)
 }

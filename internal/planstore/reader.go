@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/pool"
@@ -52,6 +55,10 @@ type reader struct {
 	shards map[int]*kept
 }
 
+// parallelReads is how many shards are read at once: the sooner they are, the less often one is
+// written anew meanwhile.
+const parallelReads = 4
+
 // kept is a shard as it was last read; hash is empty where no index spoke of it.
 type kept struct {
 	hash string
@@ -71,29 +78,39 @@ func (r *reader) read(ctx context.Context, ix *index) (Report, error) {
 			delete(r.shards, n)
 		}
 	}
-	var report Report
-	var failed error
+	var changed []int
 	for _, n := range sortedShards(ix) {
-		hash := ix.Shards[n]
-		if k := r.shards[n]; k != nil && k.hash == hash {
-			continue
-		}
-		b, err := r.get(ctx, n)
-		if err != nil {
-			failed = err
-			continue
-		}
-		s, current, err := unpackShard(b, hash)
-		if err == nil && current {
-			r.shards[n] = &kept{hash, s}
-			continue
-		}
-		report.Damaged = append(report.Damaged, n)
-		if err == nil && r.shards[n] == nil {
-			r.shards[n] = &kept{shard: s}
+		if k := r.shards[n]; k == nil || k.hash != ix.Shards[n] {
+			changed = append(changed, n)
 		}
 	}
-	return report, failed
+	var g errgroup.Group
+	g.SetLimit(parallelReads)
+	var mu sync.Mutex
+	var report Report
+	for _, n := range changed {
+		g.Go(func() error {
+			b, err := r.get(ctx, n)
+			if err != nil {
+				return err
+			}
+			s, current, err := unpackShard(b, ix.Shards[n])
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && current {
+				r.shards[n] = &kept{ix.Shards[n], s}
+				return nil
+			}
+			report.Damaged = append(report.Damaged, n)
+			if err == nil && r.shards[n] == nil {
+				r.shards[n] = &kept{shard: s}
+			}
+			return nil //nolint:nilerr // it is in the Report
+		})
+	}
+	err := g.Wait()
+	slices.Sort(report.Damaged)
+	return report, err
 }
 
 // plan is what index and shards say, first the current ones. Of what was never read it

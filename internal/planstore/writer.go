@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,22 +207,17 @@ func (w *Writer) Write(ctx context.Context, p *plan.Plan) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for n, b := range packed {
-		if w.hashes[n] == ix.Shards[n] {
-			continue
-		}
-		delete(w.hashes, n)
-		if err := w.apply(ctx, v1alpha1.PlanShardName(w.pool.Name, n), b); err != nil {
-			return err
-		}
-		w.hashes[n] = ix.Shards[n]
+	if err := w.writeShards(ctx, packed, ix); err != nil {
+		return err
 	}
 	if w.index != sum(b) {
 		w.index = ""
-		if err := w.apply(ctx, v1alpha1.PlanIndexName(w.pool.Name), b); err != nil {
+		name := v1alpha1.PlanIndexName(w.pool.Name)
+		version, err := w.apply(ctx, name, b)
+		if err != nil {
 			return err
 		}
-		w.index = sum(b)
+		w.index, w.versions[name] = sum(b), version
 	}
 	return w.removeEmpty(ctx, ix)
 }
@@ -254,6 +251,35 @@ func (w *Writer) pack(p *plan.Plan) (map[int][]byte, *index, error) {
 	return packed, ix, nil
 }
 
+// parallelWrites is how many shards are written at once: between the first of them and the
+// index, readers find shards that the index does not speak of yet.
+const parallelWrites = 4
+
+// writeShards writes those that differ.
+func (w *Writer) writeShards(ctx context.Context, packed map[int][]byte, ix *index) error {
+	var g errgroup.Group
+	g.SetLimit(parallelWrites)
+	var mu sync.Mutex
+	maps.DeleteFunc(packed, func(n int, _ []byte) bool { return w.hashes[n] == ix.Shards[n] })
+	for n := range packed {
+		delete(w.hashes, n) // until it is known to be written
+	}
+	for n, b := range packed {
+		g.Go(func() error {
+			name := v1alpha1.PlanShardName(w.pool.Name, n)
+			version, err := w.apply(ctx, name, b)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			w.hashes[n], w.versions[name] = ix.Shards[n], version
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
 // removeEmpty removes shards that the index doesn't speak of any more.
 func (w *Writer) removeEmpty(ctx context.Context, ix *index) error {
 	for _, n := range allShards() {
@@ -276,7 +302,8 @@ func (w *Writer) removeEmpty(ctx context.Context, ix *index) error {
 	return nil
 }
 
-func (w *Writer) apply(ctx context.Context, name string, b []byte) error {
+// apply writes a Secret and gives its resource version.
+func (w *Writer) apply(ctx context.Context, name string, b []byte) (string, error) {
 	s := applycore.Secret(name, w.pool.Namespace).
 		WithLabels(map[string]string{
 			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelName: v1alpha1.AppName, v1alpha1.LabelPool: w.pool.Name,
@@ -287,10 +314,10 @@ func (w *Writer) apply(ctx context.Context, name string, b []byte) error {
 		WithType(v1alpha1.PlanSecretType).
 		WithData(map[string][]byte{v1alpha1.PlanSecretKey: b})
 	if err := w.client.Apply(ctx, s, client.FieldOwner(v1alpha1.FieldOwnerManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("write Secret %s: %w", name, err)
+		return "", fmt.Errorf("write Secret %s: %w", name, err)
 	}
-	if s.ResourceVersion != nil {
-		w.versions[name] = *s.ResourceVersion
+	if s.ResourceVersion == nil {
+		return "", fmt.Errorf("write Secret %s: the answer has no resource version", name)
 	}
-	return nil
+	return *s.ResourceVersion, nil
 }

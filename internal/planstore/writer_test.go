@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ var (
 // secrets is a fake API server that counts what is written.
 type secrets struct {
 	client.WithWatch
+	mu      sync.Mutex
 	applied []string
 	fail    func(name string) error
 }
@@ -57,7 +59,9 @@ func newSecrets(t *testing.T) *secrets {
 					return err
 				}
 			}
+			s.mu.Lock()
 			s.applied = append(s.applied, name)
+			s.mu.Unlock()
 			return c.Apply(ctx, o, opts...)
 		},
 	})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/doorstep-dev/doorstep/test/cluster"
 	"github.com/doorstep-dev/doorstep/test/harness"
 )
 
@@ -66,7 +67,7 @@ func run(ctx context.Context, o options, out io.Writer) (ok bool, err error) {
 	r := results{options: o}
 	for _, step := range []func(context.Context, *site, io.Writer) error{r.apply, r.planned, r.ready, r.restart} {
 		if err := step(ctx, s, out); err != nil {
-			return false, fmt.Errorf("%w; the manager's last lines:\n%s", err, s.manager.Tail())
+			return false, fmt.Errorf("%w; the manager's last lines:\n%s\nthe worker's:\n%s", err, s.manager.Tail(), lastOf(s.pool.Log))
 		}
 	}
 	return r.verdict(out)
@@ -74,3 +75,10 @@ func run(ctx context.Context, o options, out io.Writer) (ok bool, err error) {
 
 // patience is how long is waited for what should come at once.
 const patience = 2 * time.Minute
+
+// lastOf is the end of a log.
+func lastOf(l *cluster.Log) string {
+	const most = 4096
+	text := l.String()
+	return text[max(0, len(text)-most):]
+}
