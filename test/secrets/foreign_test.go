@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/test/cluster"
 	"github.com/doorstep-dev/doorstep/test/harness"
 )
@@ -40,9 +41,11 @@ func (s *site) foreign(t *testing.T) {
 	}
 }
 
-// peak lets the manager do some work, waits until its peak is one, and returns it in bytes.
+// peak lets the manager do some work, so that its cache is full, waits until its peak is one, and returns it in bytes.
 func (s *site) peak(t *testing.T, who string) int64 {
 	t.Helper()
+	s.apply(t, "busy", fmt.Sprintf("url: https://hooks.example.com/%d", time.Now().UnixNano()))
+	s.await(t, "busy", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	peak := int64(0)
 	since := time.Now()
 	cluster.Eventually(t, patience, "the manager's memory to grow no more", func() error {

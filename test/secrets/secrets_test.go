@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -248,7 +249,10 @@ func (s *site) made(t *testing.T) {
 func (s *site) stayLost(t *testing.T) {
 	s.manager.Restart(t)
 	s.apply(t, "made", "url: https://hooks.example.com/moved") // which it has to look at
-	s.says(t, "made", time.Now(), v1alpha1.ReasonSecretNotFound, "no other key is made in its place")
+	found := s.await(t, "made", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
+	if want := "no other key is made in its place"; !strings.Contains(found.Message, want) {
+		t.Errorf("it says %q, want %q in it", found.Message, want)
+	}
 	s.absent(t, "made-signing")
 }
 
