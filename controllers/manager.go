@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := o.setup(ctx, mgr); err != nil {
+	if err := o.setup(ctx, mgr, alone); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -170,12 +170,13 @@ func bareMetadata(o any) (any, error) {
 }
 
 // setup makes the controllers.
-func (o *Options) setup(ctx context.Context, mgr manager.Manager) error {
+func (o *Options) setup(ctx context.Context, mgr manager.Manager, alone *installation) error {
 	if err := index(ctx, mgr.GetFieldIndexer(), o.Namespace); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
+	cached := newWithin(mgr.GetClient(), alone.all())
 	planner := &Planner{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), SystemNamespace: o.Namespace, Now: time.Now,
+		Client: cached, Live: mgr.GetAPIReader(), SystemNamespace: o.Namespace, Now: time.Now,
 		Changed: Changed{Endpoints: make(chan event.GenericEvent), Pools: make(chan event.GenericEvent)},
 	}
 	sees := newContact(mgr.GetAPIReader(), o.Namespace)
@@ -191,9 +192,9 @@ func (o *Options) setup(ctx context.Context, mgr manager.Manager) error {
 		SetupWithManager(ctrl.Manager, controller.Options) error
 	}{
 		planner,
-		&EndpointReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, SystemNamespace: o.Namespace},
-		&RetryPolicyReconciler{Client: mgr.GetClient(), Events: recorder},
-		&PoolReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, Image: o.Image, Namespaces: o.WatchNamespaces},
+		&EndpointReconciler{Client: cached, Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, SystemNamespace: o.Namespace},
+		&RetryPolicyReconciler{Client: cached, Events: recorder},
+		&PoolReconciler{Client: cached, Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, Image: o.Image, Namespaces: alone.all()},
 	} {
 		many.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
 		if err := c.SetupWithManager(mgr, many); err != nil {

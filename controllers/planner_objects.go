@@ -120,12 +120,13 @@ func (p *Planner) services(ctx context.Context, l *look) error {
 var referenceGrants = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1beta1", Kind: "ReferenceGrantList"}
 
 // grants reads what the ReferenceGrants of a namespace say of WebhookEndpoints and
-// Services. A cluster without that kind grants nothing.
+// Services. A cluster without that kind grants nothing, and so does a namespace that the
+// manager has no rights in.
 func (p *Planner) grants(ctx context.Context, namespace string) ([]compile.Grant, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(referenceGrants)
 	err := p.Live.List(ctx, list, client.InNamespace(namespace))
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -38,9 +38,9 @@ func TestASecondInstallation(t *testing.T) {
 
 	// By its manifests, in another namespace.
 	err := apply(t, c, overlay(t, map[string]string{"kustomization.yaml": "namespace: second\nresources: [CONFIG/default]\n"}))
-	const words = "Doorstep is installed in namespace doorstep-system"
+	const words = "the Doorstep in namespace doorstep-system has these rights in all namespaces"
 	for _, name := range []string{"doorstep-manager", "doorstep-viewer", "doorstep-operator"} {
-		if err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "delete ClusterRoleBinding "+name+" first") {
+		if err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "delete the ClusterRoleBinding "+name+" first") {
 			t.Errorf("a second installation's binding %s: %v, want a refusal that says %q", name, err, words)
 		}
 	}
