@@ -22,6 +22,8 @@ const (
 type Book struct {
 	mu      sync.Mutex
 	records map[plan.EndpointKey]*record
+	// changed: there is something that no file has.
+	changed bool
 }
 
 // NewBook makes an empty Book.
@@ -63,7 +65,9 @@ type Attempt struct {
 	Failure Failure
 }
 
+// record is an endpoint's record, to be written into. The lock is held.
 func (b *Book) record(k plan.EndpointKey) *record {
+	b.changed = true
 	r := b.records[k]
 	if r == nil {
 		r = new(record)
@@ -100,6 +104,7 @@ func (b *Book) Accepted(k plan.EndpointKey, wall time.Time) {
 func (b *Book) Forget(k plan.EndpointKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.changed = true
 	delete(b.records, k)
 }
 
@@ -121,6 +126,12 @@ func count(buckets []bucket, step int64, ok bool) {
 // latency counts a duration in its hour.
 func (r *record) latency(hour int64, d time.Duration) {
 	switch {
+	case hour < r.Hour:
+		// It ended before the hour did, and was overtaken on its way here.
+		if hour == r.Hour-1 {
+			r.Latencies[1][slotOf(d)]++
+		}
+		return
 	case hour == r.Hour+1:
 		r.Latencies[1] = r.Latencies[0]
 		r.Latencies[0] = [slots]uint32{}

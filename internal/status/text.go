@@ -17,6 +17,9 @@ func sentence(s string) string {
 	if len(s) > maxSentence {
 		s = strings.ToValidUTF8(s[:maxSentence-3], "") + "..."
 	}
+	if s == "" {
+		return ""
+	}
 	r, n := utf8.DecodeRuneInString(s)
 	return string(unicode.ToUpper(r)) + s[n:]
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +30,8 @@ const (
 	// callTimeout bounds one call.
 	callTimeout = 10 * time.Second
 	maxBackOff  = 30 * time.Second
+	// maxRefused is the longest pause for one endpoint whose status the API server refuses.
+	maxRefused = 5 * time.Minute
 )
 
 // Queue is what is asked of the store.
@@ -75,6 +76,10 @@ type state struct {
 	written      time.Time
 	mark         mark
 	queued       bool
+	// refused is how long the endpoint was left alone for, and retryAt until when: the API
+	// server refuses what is its, which is no reason to keep silent on the others.
+	refused time.Duration
+	retryAt time.Time
 }
 
 // mark is what is written at once when it changes.
@@ -128,16 +133,22 @@ func (w *Writer) Run(ctx context.Context) error {
 // have any more.
 func (w *Writer) look(p *plan.Plan, now time.Time) {
 	present := make(map[plan.EndpointKey]bool, len(p.Endpoints))
+	started := len(w.states) == 0
 	for i := range p.Endpoints {
 		e := &p.Endpoints[i]
 		present[e.EndpointKey] = true
 		s := w.states[e.EndpointKey]
-		if s == nil || s.uid != e.UID {
+		fresh := s == nil || s.uid != e.UID
+		if fresh {
+			if s != nil {
+				w.Health.Forget(e.EndpointKey) // made anew: it inherits nothing
+			}
 			s = &state{uid: e.UID}
 			w.states[e.EndpointKey] = s
 		}
 		m := w.markOf(e.EndpointKey, s, now)
-		if m != s.mark && s.looked && !s.queued {
+		// Of those that are there at the start most show what is right already.
+		if !s.queued && (fresh && !started || !fresh && m != s.mark) {
 			s.queued = true
 			w.urgent = append(w.urgent, e.EndpointKey)
 		}
@@ -162,38 +173,74 @@ func (w *Writer) markOf(k plan.EndpointKey, s *state, now time.Time) mark {
 // step makes at most one call that writes: for a transition, for the pool, or for the
 // endpoint that has waited longest with something to say.
 func (w *Writer) step(ctx context.Context, p *plan.Plan, now time.Time) error {
-	for len(w.urgent) > 0 {
+	for range len(w.urgent) {
 		k := w.urgent[0]
 		w.urgent = w.urgent[1:]
 		s, e := w.states[k], find(p, k)
 		if s == nil || e == nil {
 			continue
 		}
+		if now.Before(s.retryAt) {
+			w.urgent = append(w.urgent, k)
+			continue
+		}
 		s.queued = false
-		if wrote, err := w.endpoint(ctx, e, s, now); wrote || err != nil {
-			if err != nil {
-				s.queued = true
-				w.urgent = append(w.urgent, k)
-			}
-			return err
+		wrote, err := w.endpoint(ctx, e, s, now)
+		if err != nil {
+			s.queued = true
+			w.urgent = append(w.urgent, k)
+			return w.refusal(s, now, err)
+		}
+		if wrote {
+			return nil
 		}
 	}
-	if wrote, err := w.poolStatus(ctx, p, now); wrote || err != nil {
+	if wrote, err := w.poolStatus(ctx, p, now); err != nil {
+		if refused(err) {
+			w.Log.Info("The status of the pool is refused; it is tried again", "error", err.Error())
+			return nil
+		}
 		return err
+	} else if wrote {
+		return nil
 	}
 	// A part of the endpoints at each step, in turn, so that each is looked at every few seconds.
 	for range min(len(p.Endpoints), max(len(p.Endpoints)/20, 20)) {
 		w.after = (w.after + 1) % len(p.Endpoints)
 		e := &p.Endpoints[w.after]
 		s := w.states[e.EndpointKey]
-		if s == nil || s.gone || s.queued || s.looked && now.Sub(s.written) < restInterval {
+		if s == nil || s.gone || s.queued || now.Before(s.retryAt) || s.looked && now.Sub(s.written) < restInterval {
 			continue
 		}
-		if wrote, err := w.endpoint(ctx, e, s, now); wrote || err != nil {
-			return err
+		wrote, err := w.endpoint(ctx, e, s, now)
+		if err != nil {
+			return w.refusal(s, now, err)
+		}
+		if wrote {
+			return nil
 		}
 	}
 	return nil
+}
+
+// refusal takes note of a call that failed. It is nil where only the one endpoint is
+// concerned, which is then left alone for a while, longer each time.
+func (w *Writer) refusal(s *state, now time.Time, err error) error {
+	if !refused(err) {
+		return err
+	}
+	if s.refused == 0 {
+		w.Log.Info("The status of an endpoint is refused; it is tried again, and others don't wait for it", "error", err.Error())
+	}
+	s.refused = min(max(2*s.refused, time.Second), maxRefused)
+	s.retryAt = now.Add(s.refused)
+	return nil
+}
+
+// refused tells an answer on the one object, such as a right that is missing in its
+// namespace, from an API server that can't be had.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 func find(p *plan.Plan, k plan.EndpointKey) *plan.Endpoint {
@@ -232,9 +279,11 @@ func (w *Writer) endpoint(ctx context.Context, e *plan.Endpoint, s *state, now t
 			return true, fmt.Errorf("read WebhookEndpoint %s: %w", e.EndpointKey, err)
 		}
 		s.looked, s.shown = true, *workerPart(&o.Status)
+		s.recall(w.Health.View(e.EndpointKey, now))
 	}
 	want := w.sight(ctx, e, s, now).part(s.shown.Conditions)
-	if equality.Semantic.DeepEqual(want, s.shown) {
+	if !differs(&want, &s.shown) {
+		s.refused = 0
 		return asked, nil
 	}
 	a := apply.WebhookEndpoint(e.Name, e.Namespace).WithUID(types.UID(e.UID)).WithStatus(converted[apply.WebhookEndpointStatusApplyConfiguration](&want))
@@ -246,8 +295,18 @@ func (w *Writer) endpoint(ctx context.Context, e *plan.Endpoint, s *state, now t
 	case err != nil:
 		return true, fmt.Errorf("write the status of WebhookEndpoint %s: %w", e.EndpointKey, err)
 	}
-	s.shown, s.written = want, now
+	s.shown, s.written, s.refused = want, now, 0
 	return true, nil
+}
+
+// recall goes on from the Healthy that is shown, or a restart would forget that an
+// endpoint at the threshold was Degraded.
+func (s *state) recall(v health.View) {
+	for i := range s.shown.Conditions {
+		if c := &s.shown.Conditions[i]; c.Type == v1alpha1.ConditionHealthy && c.Reason == v1alpha1.ReasonDegraded {
+			s.mark.healthy = v.Healthy(health.Degraded, degradedBelowPercent)
+		}
+	}
 }
 
 // workerPart is what the worker owns of a status.

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	apply "github.com/doorstep-dev/doorstep/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/clock"
 	"github.com/doorstep-dev/doorstep/internal/dispatch"
 	"github.com/doorstep-dev/doorstep/internal/health"
@@ -33,9 +36,12 @@ type scene struct {
 	views  map[plan.EndpointKey]dispatch.View
 	writes int
 	away   bool
-	mu     sync.Mutex // of counts, views, writes and away
-	cancel context.CancelFunc
-	ended  chan error
+	// refused is the endpoint whose status is refused, and tried how often that was.
+	refused string
+	tried   int
+	mu      sync.Mutex // of counts, views, writes, away, refused and tried
+	cancel  context.CancelFunc
+	ended   chan error
 }
 
 func (s *scene) Counts(k plan.EndpointKey) queue.Counts {
@@ -64,6 +70,17 @@ func (s *scene) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
+}
+
+// refuses says, and counts, whether a write to that endpoint is refused.
+func (s *scene) refuses(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away || s.refused == "" || name != s.refused {
+		return false
+	}
+	s.tried++
+	return true
 }
 
 // reached counts a call, unless the API server is away.
@@ -109,6 +126,9 @@ func in(t *testing.T, n int, f func(*scene)) {
 				return c.Get(ctx, k, o, opts...)
 			},
 			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				if a, ok := o.(*apply.WebhookEndpointApplyConfiguration); ok && s.refuses(*a.Name) {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "webhookendpoints"}, *a.Name, errors.New("no RoleBinding"))
+				}
 				if err := s.reached(true); err != nil {
 					return err
 				}
