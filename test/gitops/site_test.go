@@ -49,6 +49,8 @@ func TestGitOps(t *testing.T) {
 		"what tools say of each state":     states,
 		"two tools on one object":          twoTools,
 		"a pool that the manager has made": adopted,
+		"what is kept":                     kept,
+		"Argo CD's ConfigMap":              patched,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,7 +46,7 @@ func kindsAreKept(t *testing.T, c *cluster.Cluster) {
 		t.Fatal(err)
 	}
 	for annotation, value := range map[string]string{
-		"helm.sh/resource-policy": "keep", "kustomize.toolkit.fluxcd.io/prune": "disabled", "argocd.argoproj.io/sync-options": "Prune=false,ServerSideApply=true",
+		"helm.sh/resource-policy": "keep", "kustomize.toolkit.fluxcd.io/prune": "disabled", "argocd.argoproj.io/sync-options": "Prune=false,Delete=false,ServerSideApply=true",
 	} {
 		if kind.Annotations[annotation] != value {
 			t.Errorf("annotation %s is %q, want %q", annotation, kind.Annotations[annotation], value)
