@@ -22,8 +22,8 @@ const (
 	keyTwo = "whsec_3bNUN0RkK6xuVtQ3yJYkXNGoXH6ZL0wN1cHqJvT0cJc="
 )
 
-// crowd are objects of which each has something to list, or several things wrong of which one is told.
-func crowd() compile.Objects {
+// manyThings are objects of which each has something to list, or several things wrong of which one is told.
+func manyThings() compile.Objects {
 	o := compile.Objects{Namespaces: []compile.Namespace{{Name: "shop", UID: "shop"}, {Name: "doorstep-system", UID: "system"}}}
 	ref := func(i int) v1alpha1.SecretKeyReference {
 		return v1alpha1.SecretKeyReference{Name: fmt.Sprintf("key-%d", i), Key: "key"}
@@ -77,7 +77,7 @@ func shuffle[T any](r *rand.Rand, list []T) []T {
 // case CS173: a hundred passes over the same objects, which informers list in any order, write each status once. Keys have
 // former values, several faults are told of one at a time, and workers are listed.
 func TestStatusesAreWrittenOnce(t *testing.T) {
-	objects := crowd()
+	objects := manyThings()
 	now := time.Date(2026, time.December, 1, 12, 0, 0, 0, time.UTC)
 	options := compile.Options{Cluster: true, PoolName: "default"}
 	previous := compile.Compile(objects, nil, now, options).Plan
