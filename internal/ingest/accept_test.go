@@ -123,6 +123,27 @@ func TestNoPlanYet(t *testing.T) {
 	get[ingest.EventList](a, "events")
 }
 
+// Where endpoints of a namespace may be missing from the plan, its events are asked for again;
+// those of others are taken, and all questions answered.
+func TestAPlanThatLacksEndpoints(t *testing.T) {
+	a := newAPI(t)
+	a.post(http.StatusAccepted, plainEvent("evt_1", "order.created"), nil)
+	p := testPlan()
+	p.Incomplete = []string{"bank", "shop"}
+	a.plan.Store(p)
+	w := a.post(http.StatusServiceUnavailable, plainEvent("evt_2", "order.created"), nil)
+	if w.Header().Get("Retry-After") == "" || !a.problem(w).Retryable {
+		t.Errorf("the answer is %v %s", w.Header(), w.Body)
+	}
+	if list := get[ingest.EventList](a, "events"); len(list.Items) != 1 {
+		t.Errorf("%d events are there, want 1", len(list.Items))
+	}
+	p = testPlan()
+	p.Incomplete = []string{"bank", "shopping"}
+	a.plan.Store(p)
+	a.post(http.StatusAccepted, plainEvent("evt_2", "order.created"), nil)
+}
+
 const structured = `{"specversion":"1.0","id":"%s","source":"%s","type":"order.created","data":{"n":1}}`
 
 func TestNamespacesThatThePoolAdmits(t *testing.T) {

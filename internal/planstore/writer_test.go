@@ -589,3 +589,20 @@ func TestAnIndexThatIsTooLargeSaysWhatItHolds(t *testing.T) {
 		t.Errorf("%v were written all the same", took)
 	}
 }
+
+// The namespaces of ten thousand endpoints, each in its own, leave the index small.
+func TestTheIndexOfManyNamespaces(t *testing.T) {
+	p := planOf(10_000)
+	for i := range p.Endpoints {
+		p.Endpoints[i].Namespace = fmt.Sprintf("tenant-%d-team", i*7919)
+	}
+	_, ix, err := NewWriter(nil, nil, thePool, "").pack(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := packed(t, ix)
+	t.Logf("%d KiB", len(b)>>10)
+	if len(b) > 150<<10 {
+		t.Errorf("the index takes %d bytes", len(b))
+	}
+}

@@ -45,6 +45,9 @@ func TestAbsenceIsNotDeletion(t *testing.T) {
 	s.post(t, "last", all...)
 	s.kept(t, "at last")
 	s.deliver(t, all)
+	if errors := s.manager.Log.Lines("level=ERROR"); len(errors) > 0 {
+		t.Errorf("the manager's log has errors:\n%s", strings.Join(errors, "\n"))
+	}
 }
 
 // secretsAreMended: with the manager at work, a Secret that is removed or damaged is written anew, and the worker goes on
@@ -105,6 +108,7 @@ func (s *site) shardsAreMissing(t *testing.T, all []string) {
 	s.manager.Kill()
 	s.remove(t, shards[0])
 	s.damage(t, shards[1])
+	orphan := s.orphan(t)
 	s.restartWorker(t, shards...)
 	s.awaitLanes(t, lost, "NotInPlan")
 	s.held(t, lost, "NotInPlan")
@@ -121,6 +125,7 @@ func (s *site) shardsAreMissing(t *testing.T, all []string) {
 	s.manager.Restart(t)
 	s.awaitLanes(t, lost, "Active", "BackingOff", "Suspended")
 	s.kept(t, "with the shards mended")
+	s.gone(t, orphan)
 	s.postSoon(t, "mended", all...)
 }
 

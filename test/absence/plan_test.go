@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -86,6 +87,39 @@ func (s *site) remove(t *testing.T, name string) {
 	if err := s.Client.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// orphan makes the Secret of a shard that no index speaks of, as a manager leaves it that ends between two steps.
+func (s *site) orphan(t *testing.T) string {
+	t.Helper()
+	model, err := s.secret(t, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range v1alpha1.PlanShards {
+		name := v1alpha1.PlanShardName(defaultPool.Name, n)
+		if _, err := s.secret(t, name); !apierrors.IsNotFound(err) {
+			continue
+		}
+		o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultPool.Namespace, Name: name, Labels: model.Labels, OwnerReferences: model.OwnerReferences}, Type: model.Type, Data: model.Data}
+		if err := s.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	t.Fatal("there is every shard")
+	return ""
+}
+
+// gone waits until there is no such Secret.
+func (s *site) gone(t *testing.T, name string) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, "the manager to remove Secret "+name, func() error {
+		if _, err := s.secret(t, name); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there (%w)", err)
+		}
+		return nil
+	})
 }
 
 // damage changes a bit in the middle of a Secret of the plan.
