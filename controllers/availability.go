@@ -24,8 +24,9 @@ type PoolState struct {
 	// Settling: there was a worker before the manager began to look, and whether it still is
 	// there is not known yet.
 	Settling bool
-	// Unavailable: no worker was heard of for a minute. Lost: for five.
-	Unavailable, Lost bool
+	// Unavailable: no worker was heard of for a minute. Overdue: for five, be it one that was
+	// there or the first. Lost: one that was there.
+	Unavailable, Overdue, Lost bool
 	// Recheck is how long this holds by itself; 0 while it only changes with a Lease.
 	Recheck time.Duration
 }
@@ -72,7 +73,7 @@ func (a *Availability) Observe(pool types.NamespacedName, l *coordinationv1.Leas
 		a.pools[pool][l.Name] = &lease{renewed: renewed, first: now}
 		return
 	}
-	if !renewed.Equal(was.renewed) {
+	if !renewed.IsZero() && !renewed.Equal(was.renewed) { // a Lease that was made anew is no renewal
 		was.renewed, was.changed = renewed, now
 	}
 }
@@ -125,6 +126,7 @@ func (a *Availability) State(pool types.NamespacedName) PoolState {
 	s.Settling = s.Settling && len(s.Live) == 0
 	s.Unavailable = len(s.Live) == 0 && silent >= staleAfter
 	// A pool that never had a worker is not lost: it is not ready yet.
+	s.Overdue = len(s.Live) == 0 && silent >= lostAfter
 	s.Lost = silent >= lostAfter && (ever || a.hadWorker(pool))
 	for _, at := range []time.Duration{staleAfter, lostAfter} {
 		if left := at - silent; left > 0 && (s.Recheck == 0 || left < s.Recheck) {

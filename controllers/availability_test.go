@@ -26,20 +26,25 @@ func TestAvailability(t *testing.T) {
 			{at: 0, unseen: true, state: PoolState{}},
 			{at: 30 * time.Second, state: PoolState{}},
 			{at: 61 * time.Second, state: PoolState{Unavailable: true}},
-			{at: 10 * time.Minute, state: PoolState{Unavailable: true}}, // not ready yet is not lost
+			{at: 10 * time.Minute, state: PoolState{Unavailable: true, Overdue: true}}, // not ready yet is not lost
 			{at: 11 * time.Minute, renew: 1, state: there},
 		},
 		"a pool that nothing is seen of": {
 			{at: 0, state: PoolState{}},
-			{at: 10 * time.Minute, state: PoolState{Unavailable: true}},
+			{at: 10 * time.Minute, state: PoolState{Unavailable: true, Overdue: true}},
 		},
 		"a worker that dies": {
 			{at: 0, renew: time.Hour, state: PoolState{Settling: true}},
 			{at: 10 * time.Second, renew: time.Hour + 10*time.Second, state: there},
 			{at: 69 * time.Second, state: there},
 			{at: 71 * time.Second, state: PoolState{Unavailable: true}},
-			{at: 10*time.Second + 5*time.Minute, state: PoolState{Unavailable: true, Lost: true}},
+			{at: 10*time.Second + 5*time.Minute, state: PoolState{Unavailable: true, Overdue: true, Lost: true}},
 			{at: 10 * time.Minute, renew: 2 * time.Hour, state: there},
+		},
+		"a worker that dies, and its Lease is deleted and made anew": {
+			{at: 0, renew: time.Hour, state: PoolState{Settling: true}},
+			{at: 10 * time.Second, renew: time.Hour + 10*time.Second, state: there},
+			{at: 71 * time.Second, unseen: true, state: PoolState{Unavailable: true}},
 		},
 		"a manager that restarts while the worker's clock is behind": {
 			{at: 0, renew: -time.Hour, state: PoolState{Settling: true}},
@@ -50,7 +55,7 @@ func TestAvailability(t *testing.T) {
 			{at: 0, renew: -time.Hour, state: PoolState{Settling: true}},
 			{at: 59 * time.Second, state: PoolState{Settling: true}},
 			{at: 61 * time.Second, state: PoolState{Unavailable: true}},
-			{at: 5 * time.Minute, state: PoolState{Unavailable: true, Lost: true}},
+			{at: 5 * time.Minute, state: PoolState{Unavailable: true, Overdue: true, Lost: true}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

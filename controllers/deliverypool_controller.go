@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,33 +41,62 @@ type PoolReconciler struct {
 	Image string
 	// Namespaces are those that the manager watches; empty: all.
 	Namespaces []string
+	// Optional knows whether there are ServiceMonitors.
+	Optional *optionalKinds
 
 	children children
+	rollouts rollouts
 	// known are the pools that this process has seen.
 	known map[types.NamespacedName]bool
+
+	mu sync.Mutex
+	// last are the pools that were deleted, as they were last seen.
+	last map[types.NamespacedName]*v1alpha1.DeliveryPool
 }
 
 // SetupWithManager watches pools and everything that belongs to one.
 func (r *PoolReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) error {
-	r.children = children{client: r.Client, applied: map[childKey]childState{}}
-	r.known = map[types.NamespacedName]bool{}
+	r.children = children{client: r.Client, live: r.Live, applied: map[childKey]childState{}}
+	r.known, r.last = map[types.NamespacedName]bool{}, map[types.NamespacedName]*v1alpha1.DeliveryPool{}
 	o.MaxConcurrentReconciles = 1 // children keeps notes, and images change one pool at a time
 	b := ctrl.NewControllerManagedBy(mgr).Named("deliverypool").
-		For(&v1alpha1.DeliveryPool{}, builder.WithPredicates(predicate.Or(specOrLifeChanged(), predicate.AnnotationChangedPredicate{}))).
+		For(&v1alpha1.DeliveryPool{}, builder.WithPredicates(r.deleted(), predicate.Or(specOrLifeChanged(), predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Channel(r.Planner.Changed.Pools, &handler.EnqueueRequestForObject{})).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(poolOfChild)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(poolOfChild)).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.observed)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(poolOfChild), builder.WithPredicates(serviceChanged())).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(poolOfChild), builder.WithPredicates(appearanceChanged("Lease"))).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(poolOfChild), builder.WithPredicates(appearanceChanged("Service"))).
 		// What ingest's certificate and API keys say is checked when they change.
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.poolOfCertificate))
-	for _, o := range []client.Object{&corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}, &networkingv1.NetworkPolicy{}, &corev1.ConfigMap{}} {
-		b = b.WatchesMetadata(o, handler.EnqueueRequestsFromMapFunc(poolOfChild), builder.WithPredicates(metadataChanged()))
+	for kind, o := range map[string]client.Object{
+		"ServiceAccount": &corev1.ServiceAccount{}, "Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
+		"NetworkPolicy": &networkingv1.NetworkPolicy{}, "ConfigMap": &corev1.ConfigMap{},
+	} {
+		b = b.WatchesMetadata(o, handler.EnqueueRequestsFromMapFunc(poolOfChild), builder.WithPredicates(appearanceChanged(kind)))
 	}
 	if len(r.Namespaces) == 0 {
-		b = b.WatchesMetadata(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(poolOfBinding))
+		b = b.WatchesMetadata(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(poolOfBinding), builder.WithPredicates(appearanceChanged("ClusterRoleBinding")))
 	}
-	return b.WithOptions(o).Complete(patient(r))
+	c, err := b.WithOptions(o).Build(patient(r))
+	if err != nil {
+		return err
+	}
+	monitors := r.Optional.kinds[crdServiceMonitors]
+	monitors.watcher, monitors.handler, monitors.changed = c, handler.EnqueueRequestsFromMapFunc(poolOfChild), r.all
+	monitors.predicates = []predicate.Predicate{appearanceChanged(pool.ServiceMonitorKind)}
+	return nil
+}
+
+// all brings every pool.
+func (r *PoolReconciler) all(ctx context.Context) {
+	var pools v1alpha1.DeliveryPoolList
+	if err := r.Client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return // the cache is there, or nothing would be reconciled
+	}
+	for i := range pools.Items {
+		r.Planner.Changed.pool(client.ObjectKeyFromObject(&pools.Items[i]))
+	}
 }
 
 // poolOfChild is the pool of an object that the manager made. A worker's binding in a
@@ -130,11 +159,6 @@ func tlsSecret(p *v1alpha1.DeliveryPool) string {
 	return ""
 }
 
-// metadataChanged leaves out what workers write: an acknowledgement is no news of the pool.
-func metadataChanged() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-}
-
 // Reconcile makes one pool's objects be as they should, and brings its status up to date.
 // What can't be done is said there, and the rest is done all the same.
 func (r *PoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -153,7 +177,7 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r.known[req.NamespacedName] = true
-	settings, wait := r.settings(ctx, &in)
+	settings, wait := r.settings(&in)
 	failed := r.grow(ctx, &in, &settings)
 	objects := pool.Build(&p, settings).All()
 	if in.remaking {
@@ -170,39 +194,6 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, failed // tried again within a minute, all of it
 	}
 	return ctrl.Result{RequeueAfter: soonest(wait, recheck, in.state.Recheck)}, nil
-}
-
-// removeUnwanted removes what a change of spec has made superfluous.
-func (r *PoolReconciler) removeUnwanted(ctx context.Context, p *v1alpha1.DeliveryPool) error {
-	if p.Spec.NetworkPolicy == v1alpha1.NetworkPolicyNone {
-		return r.children.remove(ctx, "networking.k8s.io/v1", "NetworkPolicy", p.Namespace, v1alpha1.WorkerName(p.Name))
-	}
-	return nil
-}
-
-// gone cleans up after a pool that does not exist: what it owned goes by itself, bindings
-// outside its namespace don't. Its volume stays, which is said once.
-func (r *PoolReconciler) gone(ctx context.Context, key types.NamespacedName) error {
-	r.Availability.Forget(key)
-	name := pool.BindingName(key.Namespace, key.Name)
-	var failed []error
-	if len(r.Namespaces) == 0 {
-		failed = append(failed, r.children.remove(ctx, "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name))
-	}
-	for _, ns := range r.Namespaces {
-		failed = append(failed, r.children.remove(ctx, "rbac.authorization.k8s.io/v1", "RoleBinding", ns, name))
-	}
-	if !r.known[key] {
-		return errors.Join(failed...) // it was said when the pool went
-	}
-	delete(r.known, key)
-	var claim corev1.PersistentVolumeClaim
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.QueuePVCName(key.Name, 0)}, &claim)
-	if err == nil && claim.DeletionTimestamp.IsZero() {
-		r.Events.Eventf(&claim, nil, corev1.EventTypeNormal, "QueueKept", "Delete",
-			"DeliveryPool %s does not exist any more; its queue is kept on this volume: make the pool again to go on with it, or delete the claim to give it up", key.Name)
-	}
-	return errors.Join(append(failed, client.IgnoreNotFound(err))...)
 }
 
 // write applies a status where it differs, and tells of a change of Ready.
@@ -227,14 +218,4 @@ func (r *PoolReconciler) write(ctx context.Context, p *v1alpha1.DeliveryPool, s 
 		r.Events.Eventf(p, nil, kind, is.Reason, "Reconcile", "%s", is.Message)
 	}
 	return nil
-}
-
-// serviceMonitors reports whether the cluster has that kind.
-func (r *PoolReconciler) serviceMonitors() bool {
-	gv, err := schema.ParseGroupVersion(pool.ServiceMonitorAPIVersion)
-	if err != nil {
-		return false
-	}
-	_, err = r.Client.RESTMapper().RESTMapping(gv.WithKind(pool.ServiceMonitorKind).GroupKind(), gv.Version)
-	return err == nil
 }

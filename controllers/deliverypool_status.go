@@ -2,10 +2,13 @@ package controllers
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,16 +16,11 @@ import (
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/compile"
-	"github.com/doorstep-dev/doorstep/internal/pool"
 )
 
-const (
-	// startDeadline is how long a pool's first worker may take until its absence is said to be
-	// a fault.
-	startDeadline = 2 * time.Minute
-	// imageInterval is how soon it is looked again whether another pool has its new image.
-	imageInterval = 10 * time.Second
-)
+// startDeadline is how long a pool's first worker may take until its absence is said to be
+// a fault; its volume may take half of that.
+const startDeadline = 2 * time.Minute
 
 // poolInputs are what a pool's status depends on.
 type poolInputs struct {
@@ -32,17 +30,23 @@ type poolInputs struct {
 	state       PoolState
 	problems    []compile.Problem
 	endpoints   int
-	// caCerts are what callers of ingest need; noTLS: the Secret of ingest.tls is not there.
-	caCerts string
-	noTLS   bool
-	// waits is why the worker's container does not run, in Kubernetes's words.
-	waits string
+	// caCerts are what callers of ingest need; certificate is what is wrong with ingest.tls.
+	caCerts     string
+	certificate *verdict
+	// cause is why the worker does not run.
+	cause cause
+	// class is the storage class of a claim that is pending; nil where there is none.
+	class *storagev1.StorageClass
+	// stuckOn is the image to which the workers should have been updated long since; stuckIn
+	// is when that will be so of one that is under way.
+	stuckOn string
+	stuckIn time.Duration
 	// remaking: the StatefulSet is being removed, without its pods, to be made anew.
 	remaking bool
-	// notExpandable is why the volume can't grow.
-	notExpandable string
-	failed        error
-	now           time.Time
+	// notGrowing is why the volume can't grow.
+	notGrowing *verdict
+	failed     error
+	now        time.Time
 }
 
 // look collects what a pool's objects and status depend on.
@@ -66,93 +70,59 @@ func (r *PoolReconciler) look(ctx context.Context, in *poolInputs) error {
 	if o := r.Planner.Outcome(client.ObjectKeyFromObject(p)); o != nil {
 		in.problems, in.endpoints = o.Pool, len(o.Endpoints)
 	}
-	if name := tlsSecret(p); name != "" {
-		var s corev1.Secret
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: name}, &s)
-		if client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		in.noTLS = err != nil || len(s.Data[corev1.TLSCertKey]) == 0 || len(s.Data[corev1.TLSPrivateKeyKey]) == 0
-		in.caCerts = string(s.Data["ca.crt"])
+	if err := r.lookAtCertificate(ctx, in); err != nil {
+		return err
+	}
+	if err := r.lookAtClass(ctx, in); err != nil {
+		return err
 	}
 	if in.state.Unavailable {
-		in.waits = r.whyNotRunning(ctx, p)
+		var err error
+		if in.cause, err = r.whyNotRunning(ctx, p); err != nil {
+			return err
+		}
+	}
+	return r.lookAtRollouts(ctx, in)
+}
+
+// lookAtCertificate reads the Secret of ingest.tls, whose data is kept nowhere.
+func (r *PoolReconciler) lookAtCertificate(ctx context.Context, in *poolInputs) error {
+	name := tlsSecret(in.pool)
+	if name == "" {
+		return nil
+	}
+	var s corev1.Secret
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: in.pool.Namespace, Name: name}, &s)
+	switch {
+	case apierrors.IsNotFound(err):
+		in.certificate = pointer(notReady(v1alpha1.ReasonSecretNotFound, "Secret "+name+" of ingest.tls does not exist in namespace "+in.pool.Namespace+": create it, of type kubernetes.io/tls"+noIngest))
+	case err != nil:
+		return err
+	default:
+		in.caCerts = string(s.Data["ca.crt"])
+		in.certificate = certificateFault(&s)
 	}
 	return nil
 }
 
-// whyNotRunning is Kubernetes's reason for a worker that isn't there, such as
-// ImagePullBackOff; empty if it gives none.
-func (r *PoolReconciler) whyNotRunning(ctx context.Context, p *v1alpha1.DeliveryPool) string {
-	var pod corev1.Pod
-	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: v1alpha1.WorkerPodName(p.Name, 0)}, &pod); err != nil {
-		return ""
-	}
-	for i := range pod.Status.ContainerStatuses {
-		s := &pod.Status.ContainerStatuses[i]
-		switch {
-		case s.State.Waiting != nil && s.State.Waiting.Reason != "":
-			return s.State.Waiting.Reason
-		case s.State.Terminated != nil && s.State.Terminated.Reason != "":
-			return s.State.Terminated.Reason
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason
-		}
-	}
-	return ""
-}
+// noIngest is what comes of a certificate that can't be used.
+const noIngest = ". Ingest takes no events until then; deliveries go on"
 
-// settings decides on the image: that of the manager, unless the pool wants it only on
-// request, or another pool is just getting it.
-func (r *PoolReconciler) settings(ctx context.Context, in *poolInputs) (pool.Settings, time.Duration) {
-	p := in.pool
-	s := pool.Settings{
-		Image: r.Image, Namespaces: r.Namespaces, ServiceMonitor: r.serviceMonitors(),
-		Restart: p.Annotations[v1alpha1.AnnotationRestartRequestedAt],
+// certificateFault is what is wrong with a Secret that should hold a certificate and its key.
+func certificateFault(s *corev1.Secret) *verdict {
+	about := "Secret " + s.Name + " of ingest.tls "
+	if s.Type != corev1.SecretTypeTLS {
+		about += "is of type " + string(s.Type) + ", not kubernetes.io/tls, and "
 	}
-	running, restart := runningImage(in.statefulSet)
-	if running == "" || running == r.Image {
-		return s, 0
-	}
-	if p.Spec.UpdatePolicy == v1alpha1.UpdateOnRequest && restart == s.Restart {
-		s.Image = running
-		return s, 0
-	}
-	if r.anotherIsUpdating(ctx, p) {
-		s.Image, s.Restart = running, restart
-		return s, imageInterval
-	}
-	return s, 0
-}
-
-func runningImage(s *appsv1.StatefulSet) (image, restart string) {
-	if s == nil || len(s.Spec.Template.Spec.Containers) == 0 {
-		return "", ""
-	}
-	return s.Spec.Template.Spec.Containers[0].Image, s.Spec.Template.Annotations[v1alpha1.AnnotationRestartRequestedAt]
-}
-
-// anotherIsUpdating reports whether the workers of another pool are just getting this
-// image and are not ready yet.
-func (r *PoolReconciler) anotherIsUpdating(ctx context.Context, p *v1alpha1.DeliveryPool) bool {
-	var sets appsv1.StatefulSetList
-	if err := r.Client.List(ctx, &sets, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}); err != nil {
-		return true // it can't be told: later
-	}
-	for i := range sets.Items {
-		s := &sets.Items[i]
-		if s.Namespace == p.Namespace && s.Labels[v1alpha1.LabelPool] == p.Name {
-			continue
-		}
-		image, _ := runningImage(s)
-		if image == r.Image && (s.Status.ObservedGeneration != s.Generation || s.Status.UpdatedReplicas < 1 || s.Status.ReadyReplicas < 1) {
-			return true
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		if len(s.Data[key]) == 0 {
+			return pointer(notReady(v1alpha1.ReasonSecretKeyMissing, about+"lacks "+key+": make it anew, of type kubernetes.io/tls"+noIngest))
 		}
 	}
-	return false
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return pointer(notReady(v1alpha1.ReasonCertificateInvalid, about+"holds no certificate with its key: put both into it in PEM, with the chain in tls.crt"+noIngest))
+	}
+	return nil
 }
 
 // poolStatus is the manager's part of a pool's status, and when to look again; false while
@@ -185,57 +155,49 @@ func poolConditions(before []metav1.Condition, generation int64, v verdict) []me
 	return conditions(before, generation, v)
 }
 
-// verdict decides about Ready, and when time alone would change it.
+// verdict decides about Ready, and when time alone would change it. What keeps the worker
+// away comes first, then what is wrong while it works.
 func (in *poolInputs) verdict() (verdict, time.Duration) {
-	because := ""
-	if in.waits != "" {
-		because = " (its container: " + in.waits + ")"
-	}
-	age := in.now.Sub(in.pool.CreationTimestamp.Time)
-	switch {
-	case in.notExpandable != "":
-		return notReady(v1alpha1.ReasonVolumeNotExpandable, "The volume can't be made larger: "+in.notExpandable+"; set store.embedded.size back, or let the storage class expand volumes. The worker goes on with the volume as it is"), 0
-	case in.failed != nil:
-		return notReady(v1alpha1.ReasonObjectsFailed, "Objects of the pool can't be made; it is tried again: "+in.failed.Error()), 0
-	case in.noTLS:
-		return notReady(v1alpha1.ReasonSecretNotFound, "Secret "+tlsSecret(in.pool)+" of ingest.tls does not exist in namespace "+in.pool.Namespace+" or lacks tls.crt and tls.key; create it: ingest takes no events until then, deliveries go on"), 0
-	case len(in.problems) > 0:
-		return notReady(in.problems[0].Reason, in.problems[0].Message), 0
-	case in.claimPending() && (len(in.state.Live) == 0):
-		left := startDeadline/2 - age
-		if left > 0 {
-			return notReady(v1alpha1.ReasonProgressing, "The volume is being made"), left
+	wait := in.stuckIn
+	for _, about := range []func() (verdict, time.Duration, bool){in.aboutObjects, in.aboutClaim, in.aboutWorker} {
+		v, recheck, decided := about()
+		wait = soonest(wait, recheck)
+		if decided {
+			return v, wait
 		}
-		return notReady(v1alpha1.ReasonVolumePending, "The volume of the store is not there: "+in.classHint()), 0
-	case in.state.Unavailable && age < startDeadline && !in.wasReady():
-		return notReady(v1alpha1.ReasonProgressing, "The first worker is being started"), startDeadline - age
-	case in.state.Unavailable:
-		return notReady(v1alpha1.ReasonWorkerUnavailable, "No worker was heard of for a minute"+because+
-			"; what it accepted is on its volume. See kubectl describe pod "+v1alpha1.WorkerPodName(in.pool.Name, 0)+" and its log"), 0
-	case len(in.state.Live) == 0 && !in.wasReady():
-		return notReady(v1alpha1.ReasonProgressing, "The first worker is being started"), 0
 	}
-	return verdict{metav1.ConditionTrue, v1alpha1.ReasonAccepted, "Takes and delivers events"}, 0
+	switch {
+	case in.notGrowing != nil:
+		return *in.notGrowing, soonest(wait, growInterval)
+	case in.certificate != nil:
+		return *in.certificate, wait
+	case len(in.problems) > 0:
+		return notReady(in.problems[0].Reason, in.problems[0].Message), wait
+	case len(in.state.Live) == 0 && in.claimPending() && !in.wasReady():
+		return notReady(v1alpha1.ReasonProgressing, "The volume is being made"), wait
+	case len(in.state.Live) == 0 && !in.wasReady():
+		return notReady(v1alpha1.ReasonProgressing, "The first worker is being started"), wait
+	case in.stuckOn != "":
+		return notReady(v1alpha1.ReasonUpdateStuck, "A worker is there"+in.stuckNote()+": see kubectl describe statefulset "+v1alpha1.WorkerName(in.pool.Name)), wait
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonAccepted, "Takes and delivers events" + in.resizeNote()}, wait
+}
+
+// aboutObjects says what keeps the pool's objects from being made.
+func (in *poolInputs) aboutObjects() (verdict, time.Duration, bool) {
+	if in.failed == nil || transient(in.failed) {
+		return verdict{}, 0, false
+	}
+	if taken := (*nameTaken)(nil); errors.As(in.failed, &taken) {
+		return notReady(v1alpha1.ReasonNameTaken, taken.Error()), 0, true
+	}
+	return notReady(v1alpha1.ReasonObjectsFailed, "Objects of the pool can't be made; it is tried again: "+in.failed.Error()), 0, true
 }
 
 // wasReady: a pool that has once been Ready is not being started.
 func (in *poolInputs) wasReady() bool {
 	c := condition(in.pool.Status.Conditions, v1alpha1.ConditionReady)
-	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonWorkerUnavailable)
-}
-
-func (in *poolInputs) claimPending() bool {
-	return in.claim != nil && in.claim.Status.Phase == corev1.ClaimPending
-}
-
-func (in *poolInputs) classHint() string {
-	if e := in.pool.Spec.Store; e != nil && e.Embedded != nil && e.Embedded.StorageClassName != nil {
-		return "check StorageClass " + *e.Embedded.StorageClassName + " and kubectl describe pvc " + in.claim.Name
-	}
-	if c := in.claim.Spec.StorageClassName; c == nil || *c == "" {
-		return "the cluster has no default StorageClass; make one the default, or make another DeliveryPool with store.embedded.storageClassName"
-	}
-	return "see kubectl describe pvc " + in.claim.Name
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonWorkerUnavailable || c.Reason == v1alpha1.ReasonWorkerFailed)
 }
 
 // address is where events are posted.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +38,7 @@ func (r *PoolReconciler) grow(ctx context.Context, in *poolInputs, s *pool.Setti
 		return r.growClaim(ctx, in, want)
 	}
 	s.ClaimSize = &have
-	if err := r.growClaim(ctx, in, want); err != nil || in.notExpandable != "" {
+	if err := r.growClaim(ctx, in, want); err != nil || in.notGrowing != nil {
 		return err
 	}
 	orphan := metav1.DeletePropagationOrphan
@@ -52,6 +54,10 @@ func (r *PoolReconciler) grow(ctx context.Context, in *poolInputs, s *pool.Setti
 // gone.
 const remakeInterval = time.Second
 
+// growInterval is how soon it is tried again to make a volume larger that couldn't be: what
+// hinders it lies in objects that are not watched.
+const growInterval = time.Minute
+
 // growClaim asks for a larger volume.
 func (r *PoolReconciler) growClaim(ctx context.Context, in *poolInputs, want resource.Quantity) error {
 	if in.claim == nil {
@@ -59,6 +65,7 @@ func (r *PoolReconciler) growClaim(ctx context.Context, in *poolInputs, want res
 	}
 	have := in.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if have.Cmp(want) >= 0 {
+		in.notGrowing = infeasible(in.claim)
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]string{"storage": want.String()}}}})
@@ -67,14 +74,127 @@ func (r *PoolReconciler) growClaim(ctx context.Context, in *poolInputs, want res
 	}
 	err = r.Client.Patch(ctx, in.claim.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwnerManager))
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		// The API server's words name the class and change with nothing.
-		in.notExpandable = err.Error()
+	case err == nil:
 		return nil
-	case err != nil:
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err):
 		return fmt.Errorf("make the volume larger: %w", err)
 	}
+	in.notGrowing, err = r.whyRefused(ctx, in.claim, err)
+	return err
+}
+
+// formerSize is the way back: a size in a spec never gets smaller.
+const formerSize = "delete the DeliveryPool and make it again with the former store.embedded.size, which keeps the volume and its queue"
+
+// goesOn is what comes of a volume that stays as it is.
+const goesOn = ". The worker goes on with the volume as it is"
+
+// whyRefused tells apart why the API server refuses a larger claim: the storage class, a
+// quota, the manager's rights, or anything else, in its own words.
+func (r *PoolReconciler) whyRefused(ctx context.Context, claim *corev1.PersistentVolumeClaim, refusal error) (*verdict, error) {
+	words := refusal.Error() // it names claim and class, and changes with nothing
+	switch {
+	case strings.Contains(words, "exceeded quota"):
+		return pointer(notReady(v1alpha1.ReasonQuotaExceeded, "The volume can't be made larger: "+words+"; raise the ResourceQuota, or "+formerSize+goesOn)), nil
+	case strings.Contains(words, "cannot patch resource"):
+		return nil, fmt.Errorf("make the volume larger: the manager may not, see its ClusterRole: %w", refusal)
+	}
+	class, err := r.classOf(ctx, claim)
+	switch {
+	case err != nil:
+		return nil, err
+	case class != nil && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion:
+		return pointer(notReady(v1alpha1.ReasonVolumeNotExpandable, "The volume can't be made larger: "+words+"; mend what this names, or "+formerSize+goesOn)), nil
+	case class != nil:
+		return pointer(notReady(v1alpha1.ReasonVolumeNotExpandable, "The volume can't be made larger: StorageClass "+class.Name+" does not have allowVolumeExpansion; set that, if its provisioner can, or "+formerSize+goesOn)), nil
+	}
+	return pointer(notReady(v1alpha1.ReasonVolumeNotExpandable, "The volume can't be made larger, since it has no storage class that could: "+words+"; "+formerSize+goesOn)), nil
+}
+
+// infeasible says of a claim that asks for more that its volume can't have it.
+func infeasible(claim *corev1.PersistentVolumeClaim) *verdict {
+	switch claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] {
+	case corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimNodeResizeInfeasible:
+		return pointer(notReady(v1alpha1.ReasonVolumeNotExpandable, "The volume can't be made as large as the claim "+claim.Name+" asks: see kubectl describe pvc "+claim.Name+" for what its driver says; the claim may be set to a size between that of the volume and the present one"+goesOn))
+	}
 	return nil
+}
+
+// resizeNote tells of a volume that is being made larger. The worker goes on meanwhile.
+func (in *poolInputs) resizeNote() string {
+	if in.claim == nil {
+		return ""
+	}
+	for _, c := range in.claim.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Type {
+		case corev1.PersistentVolumeClaimFileSystemResizePending:
+			return "; the volume is larger and its file system not yet (FileSystemResizePending): the node sees to that while the worker runs, or else once it is started again, by the annotation " + v1alpha1.AnnotationRestartRequestedAt
+		case corev1.PersistentVolumeClaimResizing:
+			return "; the volume is being made larger"
+		case corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+			return "; making the volume larger fails and is tried again: see kubectl describe pvc " + in.claim.Name
+		}
+	}
+	return ""
+}
+
+// classOf reads a claim's storage class; nil where it has none.
+func (r *PoolReconciler) classOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+	name := claim.Spec.StorageClassName
+	if name == nil || *name == "" {
+		return nil, nil
+	}
+	var class storagev1.StorageClass
+	err := r.Live.Get(ctx, types.NamespacedName{Name: *name}, &class)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read StorageClass %s: %w", *name, err)
+	}
+	return &class, nil
+}
+
+// lookAtClass looks for the storage class of a claim that is pending.
+func (r *PoolReconciler) lookAtClass(ctx context.Context, in *poolInputs) (err error) {
+	if in.claimPending() {
+		in.class, err = r.classOf(ctx, in.claim)
+	}
+	return err
+}
+
+func (in *poolInputs) claimPending() bool {
+	return in.claim != nil && in.claim.Status.Phase == corev1.ClaimPending
+}
+
+// aboutClaim says what a worker waits for whose volume is not there.
+func (in *poolInputs) aboutClaim() (verdict, time.Duration, bool) {
+	if len(in.state.Live) > 0 || !in.claimPending() {
+		return verdict{}, 0, false
+	}
+	if left := startDeadline/2 - in.now.Sub(in.pool.CreationTimestamp.Time); left > 0 {
+		return verdict{}, left, false
+	}
+	return notReady(v1alpha1.ReasonVolumePending, "The volume of the store is not there: "+in.claimHint()), causeInterval, true
+}
+
+// claimHint is what is to be done about a claim that is pending.
+func (in *poolInputs) claimHint() string {
+	name := in.claim.Spec.StorageClassName
+	switch {
+	case name == nil:
+		return "the cluster has no default StorageClass; make one the default, or make this DeliveryPool anew with store.embedded.storageClassName (and delete its claim " + in.claim.Name + ")"
+	case *name == "":
+		return "the claim " + in.claim.Name + " is for a PersistentVolume without class, and none fits; make one"
+	case in.class == nil:
+		return "StorageClass " + *name + " does not exist; create it, or make this DeliveryPool anew with another store.embedded.storageClassName (and delete its claim " + in.claim.Name + ")"
+	case in.cause.what == corev1.PodReasonUnschedulable:
+		return "it is made once the worker has a node, and it has none (Unschedulable): " + in.cause.wayOut
+	}
+	return "StorageClass " + *name + " is there and its provisioner made no volume; see kubectl describe pvc " + in.claim.Name
 }
 
 func templateSize(s *appsv1.StatefulSet) (resource.Quantity, bool) {

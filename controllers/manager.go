@@ -143,7 +143,8 @@ func (o *Options) cache() cache.Options {
 			&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours, &rbacv1.ClusterRoleBinding{}: ours,
 			&networkingv1.NetworkPolicy{}: ours,
 			&corev1.Secret{}:              {Transform: bareMetadata},
-			&corev1.ConfigMap{}:           {Transform: bareMetadata},
+			definition():                  {Transform: bareMetadata},
+			&corev1.ConfigMap{}:           {Transform: bareUnlessOurs},
 		},
 	}
 	if len(o.WatchNamespaces) > 0 {
@@ -169,14 +170,27 @@ func bareMetadata(o any) (any, error) {
 	return m, nil
 }
 
+// bareUnlessOurs is bareMetadata, but for what may have to be repaired.
+func bareUnlessOurs(o any) (any, error) {
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok && m.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
+		m.ManagedFields = nil
+		return m, nil
+	}
+	return bareMetadata(o)
+}
+
 // setup makes the controllers.
 func (o *Options) setup(ctx context.Context, mgr manager.Manager, alone *installation) error {
 	if err := index(ctx, mgr.GetFieldIndexer(), o.Namespace); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
+	optional, err := newOptionalKinds(mgr)
+	if err != nil {
+		return err
+	}
 	cached := newWithin(mgr.GetClient(), alone.all())
 	planner := &Planner{
-		Client: cached, Live: mgr.GetAPIReader(), SystemNamespace: o.Namespace, Now: time.Now,
+		Client: cached, Live: mgr.GetAPIReader(), SystemNamespace: o.Namespace, Now: time.Now, Optional: optional,
 		Changed: Changed{Endpoints: make(chan event.GenericEvent), Pools: make(chan event.GenericEvent)},
 	}
 	sees := newContact(mgr.GetAPIReader(), o.Namespace)
@@ -194,7 +208,8 @@ func (o *Options) setup(ctx context.Context, mgr manager.Manager, alone *install
 		planner,
 		&EndpointReconciler{Client: cached, Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, SystemNamespace: o.Namespace},
 		&RetryPolicyReconciler{Client: cached, Events: recorder},
-		&PoolReconciler{Client: cached, Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, Image: o.Image, Namespaces: alone.all()},
+		&PoolReconciler{Client: cached, Live: mgr.GetAPIReader(), Planner: planner, Availability: available, Events: recorder, Image: o.Image, Namespaces: alone.all(), Optional: optional},
+		optional,
 	} {
 		many.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
 		if err := c.SetupWithManager(mgr, many); err != nil {

@@ -33,9 +33,6 @@ const (
 	// settleTime is how long the workers may take to acknowledge a version before those that
 	// wait for it say so: nearly always they have it sooner, and one status says it all.
 	settleTime = 3 * time.Second
-	// grantInterval is how soon a pool with endpoints that need a ReferenceGrant is looked at
-	// again: that kind may not exist in the cluster, so it isn't watched.
-	grantInterval = 10 * time.Second
 )
 
 // Planner writes the plan of each pool. Its requests are pools; whatever a plan depends on
@@ -46,6 +43,8 @@ type Planner struct {
 	Live client.Reader
 	// SystemNamespace holds the installation's own pool.
 	SystemNamespace string
+	// Optional watches ReferenceGrants while there are any.
+	Optional *optionalKinds
 	// Changed get the objects about which a pass said something new.
 	Changed Changed
 	// Now is the wall clock.

@@ -107,7 +107,6 @@ func (p *Planner) services(ctx context.Context, l *look) error {
 		l.objects.Services = append(l.objects.Services, svc)
 	}
 	for ns := range granting {
-		l.soon(grantInterval)
 		grants, err := p.grants(ctx, ns)
 		if err != nil {
 			return err
@@ -117,14 +116,14 @@ func (p *Planner) services(ctx context.Context, l *look) error {
 	return nil
 }
 
-var referenceGrants = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1beta1", Kind: "ReferenceGrantList"}
+var referenceGrants = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1beta1", Kind: "ReferenceGrant"}
 
 // grants reads what the ReferenceGrants of a namespace say of WebhookEndpoints and
 // Services. A cluster without that kind grants nothing, and so does a namespace that the
 // manager has no rights in.
 func (p *Planner) grants(ctx context.Context, namespace string) ([]compile.Grant, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(referenceGrants)
+	list.SetGroupVersionKind(referenceGrants.GroupVersion().WithKind(referenceGrants.Kind + "List"))
 	err := p.Live.List(ctx, list, client.InNamespace(namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil

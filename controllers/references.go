@@ -127,6 +127,7 @@ const (
 	indexSecret    = "secret"    // endpoints and pools by the Secrets they need
 	indexConfigMap = "configMap" // and by the ConfigMaps
 	indexService   = "service"   // endpoints by the Service they post to
+	indexGrants    = "grants"    // endpoints by another namespace whose Service they post to
 	indexPolicy    = "policy"    // endpoints by their RetryPolicy
 )
 
@@ -160,6 +161,12 @@ func index(ctx context.Context, x client.FieldIndexer, systemNamespace string) e
 		indexService: func(e *v1alpha1.WebhookEndpoint) []string {
 			if s, ok := serviceOf(e); ok {
 				return []string{s.String()}
+			}
+			return nil
+		},
+		indexGrants: func(e *v1alpha1.WebhookEndpoint) []string {
+			if s, ok := serviceOf(e); ok && s.Namespace != e.Namespace {
+				return []string{s.Namespace}
 			}
 			return nil
 		},

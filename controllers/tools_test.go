@@ -41,13 +41,14 @@ var ofReady = map[string]outlook{
 	v1alpha1.ReasonProgressing: waiting, v1alpha1.ReasonSecretNotFound: waiting, v1alpha1.ReasonConfigMapNotFound: waiting,
 	v1alpha1.ReasonRetryPolicyNotFound: waiting, v1alpha1.ReasonServiceNotFound: waiting, v1alpha1.ReasonPoolNotFound: waiting,
 	v1alpha1.ReasonPoolNotReady: waiting, v1alpha1.ReasonPlanPending: waiting, v1alpha1.ReasonVolumePending: waiting,
-	v1alpha1.ReasonObjectsFailed: waiting,
+	v1alpha1.ReasonObjectsFailed: waiting, v1alpha1.ReasonQuotaExceeded: waiting,
 
 	v1alpha1.ReasonNamespaceNotAllowed: failed, v1alpha1.ReasonSecretKeyMissing: failed, v1alpha1.ReasonKeyInvalid: failed,
 	v1alpha1.ReasonFilterInvalid: failed, v1alpha1.ReasonCertificateInvalid: failed, v1alpha1.ReasonURLInvalid: failed,
 	v1alpha1.ReasonRetryPolicyInvalid: failed, v1alpha1.ReasonRefNotPermitted: failed, v1alpha1.ReasonServiceUnusable: failed,
 	v1alpha1.ReasonPlanEntryTooLarge: failed, v1alpha1.ReasonPlanFull: failed, v1alpha1.ReasonSpecInvalid: failed,
-	v1alpha1.ReasonVolumeNotExpandable: failed,
+	v1alpha1.ReasonVolumeNotExpandable: failed, v1alpha1.ReasonWorkerFailed: failed, v1alpha1.ReasonUpdateStuck: failed,
+	v1alpha1.ReasonNameTaken: failed,
 }
 
 // ofPool and ofEndpoint are reasons that one kind alone has, and that are neither Reconciling nor Stalled: they come and go
@@ -177,9 +178,15 @@ func TestToolsAndStatesThatTakeTime(t *testing.T) {
 		want   outlook
 	}{
 		"no worker has it yet":   {func(in *endpointInputs) { in.state.Live = []string{"p-worker-0"} }, v1alpha1.ReasonPlanPending, waiting},
-		"there is no worker yet": {func(*endpointInputs) {}, v1alpha1.ReasonPoolNotReady, waiting},
-		"the pool is lost":       {func(in *endpointInputs) { in.state.Unavailable, in.state.Lost = true, true }, v1alpha1.ReasonPoolUnavailable, ofEndpoint[v1alpha1.ReasonPoolUnavailable]},
-		"all workers have it":    {func(in *endpointInputs) { in.state.Live, in.acknowledged = []string{"p-worker-0"}, true }, v1alpha1.ReasonAccepted, inForce},
+		"there is no worker yet": {func(*endpointInputs) {}, v1alpha1.ReasonProgressing, waiting},
+		"its pool is starting": {func(in *endpointInputs) {
+			in.poolReady = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressing}
+		}, v1alpha1.ReasonProgressing, waiting},
+		"its pool isn't ready": {func(in *endpointInputs) {
+			in.poolReady = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVolumePending}
+		}, v1alpha1.ReasonPoolNotReady, waiting},
+		"the pool is lost":    {func(in *endpointInputs) { in.state.Unavailable, in.state.Lost = true, true }, v1alpha1.ReasonPoolUnavailable, ofEndpoint[v1alpha1.ReasonPoolUnavailable]},
+		"all workers have it": {func(in *endpointInputs) { in.state.Live, in.acknowledged = []string{"p-worker-0"}, true }, v1alpha1.ReasonAccepted, inForce},
 	}
 	for name, row := range endpoints {
 		e := &v1alpha1.WebhookEndpoint{ObjectMeta: metaOf("e")}
@@ -201,8 +208,13 @@ func TestToolsAndStatesThatTakeTime(t *testing.T) {
 	}{
 		"its first worker is being started": {func(*poolInputs) {}, time.Minute, v1alpha1.ReasonProgressing, waiting},
 		// case GO185
-		"its first worker never came up": {func(in *poolInputs) { in.state.Unavailable, in.waits = true, "ImagePullBackOff" }, 3 * time.Minute,
+		"its first worker never came up": {func(in *poolInputs) {
+			in.state.Unavailable, in.cause = true, cause{what: "ImagePullBackOff", failed: true}
+		}, 3 * time.Minute,
 			v1alpha1.ReasonWorkerUnavailable, ofPool[v1alpha1.ReasonWorkerUnavailable]},
+		"its first worker can't come up": {func(in *poolInputs) {
+			in.state.Unavailable, in.state.Overdue, in.cause = true, true, cause{what: "ImagePullBackOff", failed: true}
+		}, 6 * time.Minute, v1alpha1.ReasonWorkerFailed, failed},
 		"its worker is away": {func(in *poolInputs) {
 			in.state.Unavailable = true
 			in.pool.Status = v1alpha1.DeliveryPoolStatus{ObservedGeneration: 3, Conditions: conditions(nil, 3, verdict{metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""})}

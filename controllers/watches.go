@@ -21,7 +21,7 @@ import (
 
 // SetupWithManager watches everything that a plan depends on.
 func (p *Planner) SetupWithManager(mgr ctrl.Manager, o controller.Options) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("plan").
+	c, err := ctrl.NewControllerManagedBy(mgr).Named("plan").
 		For(&v1alpha1.DeliveryPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.WebhookEndpoint{}, p.poolOfEndpoint(), builder.WithPredicates(specOrLifeChanged())).
 		Watches(&v1alpha1.RetryPolicy{}, handler.EnqueueRequestsFromMapFunc(p.poolsOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -30,7 +30,22 @@ func (p *Planner) SetupWithManager(mgr ctrl.Manager, o controller.Options) error
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(p.poolsOfService), builder.WithPredicates(serviceChanged())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(p.allPools), builder.WithPredicates(labelsOrLifeChanged())).
 		WithOptions(o).
-		Complete(patient(p))
+		Build(patient(p))
+	if err != nil {
+		return err
+	}
+	// Grants are read past the cache; their watch only brings the pools that need one.
+	grants := p.Optional.kinds[crdReferenceGrants]
+	grants.watcher, grants.handler, grants.changed = c, handler.EnqueueRequestsFromMapFunc(p.poolsOfGrant), func(context.Context) {}
+	return nil
+}
+
+// poolsOfGrant brings the pools with endpoints of other namespaces that post to a Service of
+// the grant's.
+func (p *Planner) poolsOfGrant(ctx context.Context, o client.Object) []reconcile.Request {
+	found := map[types.NamespacedName]bool{}
+	p.addPoolsOfEndpoints(ctx, indexGrants, o.GetNamespace(), found)
+	return requests(found)
 }
 
 // poolOfEndpoint brings the pool of an endpoint, and both where that changed because the

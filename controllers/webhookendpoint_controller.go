@@ -183,7 +183,7 @@ func (r *EndpointReconciler) look(ctx context.Context, in *endpointInputs) error
 	if err != nil {
 		return err
 	}
-	in.poolExists = true
+	in.poolExists, in.poolReady = true, condition(pool.Status.Conditions, v1alpha1.ConditionReady)
 	k := plan.EndpointKey{Namespace: in.endpoint.Namespace, Name: in.endpoint.Name}
 	if o := r.Planner.Outcome(in.pool); o != nil {
 		in.seen = o.Seen[k]

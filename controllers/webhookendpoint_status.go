@@ -21,8 +21,10 @@ import (
 type endpointInputs struct {
 	endpoint *v1alpha1.WebhookEndpoint
 	pool     types.NamespacedName
-	// poolExists: there is such a DeliveryPool.
+	// poolExists: there is such a DeliveryPool. poolReady is what it says of itself; nil for
+	// nothing yet.
 	poolExists bool
+	poolReady  *metav1.Condition
 	// seen is the generation that the last pass over the pool saw; 0 for none.
 	seen int64
 	// unknown: a pass was made, and the plan knows nothing of the endpoint, which it would admit.
@@ -99,7 +101,10 @@ func (in *endpointInputs) verdict() (verdict, bool) {
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonAccepted, in.readyMessage()}, true
 	}
 	if len(in.state.Live) == 0 && !in.state.Settling {
-		return notReady(v1alpha1.ReasonPoolNotReady, "DeliveryPool "+in.pool.String()+" has no worker yet that could take the endpoint: see the pool's conditions"), true
+		if c := in.poolReady; c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonProgressing {
+			return notReady(v1alpha1.ReasonPoolNotReady, "DeliveryPool "+in.pool.String()+" has no worker that could take the endpoint ("+c.Reason+"): see the pool's conditions"), true
+		}
+		return notReady(v1alpha1.ReasonProgressing, "The endpoint is resolved, and a worker of DeliveryPool "+in.pool.String()+" is being started"), true
 	}
 	return notReady(v1alpha1.ReasonPlanPending, "The endpoint is resolved, and its pool's workers do not have it yet"), true
 }

@@ -123,19 +123,28 @@ const (
 	ReasonVolumePending = "VolumePending"
 	// ReasonVolumeNotExpandable means that the volume can't be made as large as store.embedded.size says.
 	ReasonVolumeNotExpandable = "VolumeNotExpandable"
+	// ReasonQuotaExceeded means that a ResourceQuota keeps the volume from becoming as large as store.embedded.size says.
+	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonWorkerUnavailable means that no worker of the pool was heard of for a minute, or that none has ever come up.
 	ReasonWorkerUnavailable = "WorkerUnavailable"
+	// ReasonWorkerFailed means that no worker was heard of for five minutes, for a cause that does not pass by itself, such
+	// as an image that can't be had or a program that ends again and again.
+	ReasonWorkerFailed = "WorkerFailed"
+	// ReasonUpdateStuck means that a worker is there, and its update to another image has not come to an end for ten minutes.
+	ReasonUpdateStuck = "UpdateStuck"
+	// ReasonNameTaken means that an object that the pool needs exists under its name and is somebody else's.
+	ReasonNameTaken = "NameTaken"
 	// ReasonObjectsFailed means that objects of the pool can't be made.
 	ReasonObjectsFailed = "ObjectsFailed"
 )
 
-// Stalls reports whether a reason of Ready=False means that only an edit can help, so that kstatus counts the object as
-// failed; for every other the object is under way.
+// Stalls reports whether a reason of Ready=False means that only an edit can help, or that there was no progress within a
+// deadline, so that kstatus counts the object as failed; for every other the object is under way.
 func Stalls(reason string) bool {
 	switch reason {
 	case ReasonSecretKeyMissing, ReasonKeyInvalid, ReasonFilterInvalid, ReasonCertificateInvalid, ReasonURLInvalid,
 		ReasonRetryPolicyInvalid, ReasonRefNotPermitted, ReasonServiceUnusable, ReasonPlanEntryTooLarge, ReasonSpecInvalid,
-		ReasonNamespaceNotAllowed, ReasonVolumeNotExpandable, ReasonPlanFull:
+		ReasonNamespaceNotAllowed, ReasonVolumeNotExpandable, ReasonPlanFull, ReasonWorkerFailed, ReasonUpdateStuck, ReasonNameTaken:
 		return true
 	}
 	return false

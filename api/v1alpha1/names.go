@@ -31,6 +31,9 @@ const (
 	// AnnotationRestartRequestedAt on a DeliveryPool restarts its workers, and with updatePolicy OnRequest gives them the
 	// manager's image, each time its text changes.
 	AnnotationRestartRequestedAt = "doorstep.dev/restart-requested-at"
+	// AnnotationImage on a StatefulSet is the image that the manager gave the workers. What its template says may be
+	// somebody else's.
+	AnnotationImage = "doorstep.dev/image"
 
 	// ManagedBy is the value of LabelManagedBy, AppName that of LabelName, ComponentWorker and ComponentManager those of
 	// LabelComponent.

@@ -45,6 +45,7 @@ const (
 // template can never change.
 func (b builder) statefulSet() *applyapps.StatefulSetApplyConfiguration {
 	return applyapps.StatefulSet(b.workerName(), b.pool.Namespace).WithLabels(b.labels()).WithOwnerReferences(b.owner()).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationImage: b.settings.Image}).
 		WithSpec(applyapps.StatefulSetSpec().
 			WithReplicas(1).
 			WithServiceName(v1alpha1.WorkersServiceName(b.pool.Name)).
