@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
@@ -121,29 +121,42 @@ func isReady(conditions []metav1.Condition, generation int64) bool {
 func (s *site) watch(ctx context.Context) error {
 	ctx, s.stopWatches = context.WithCancel(ctx)
 	s.watches = &errgroup.Group{}
-	index, err := s.client.Watch(ctx, &corev1.SecretList{}, client.InNamespace(defaultPool.Namespace),
-		client.MatchingFields{metav1.ObjectNameField: v1alpha1.PlanIndexName(defaultPool.Name)})
-	if err != nil {
-		return fmt.Errorf("watch the index of the plan: %w", err)
-	}
-	endpoints, err := s.client.Watch(ctx, &v1alpha1.WebhookEndpointList{})
-	if err != nil {
-		index.Stop()
-		return fmt.Errorf("watch WebhookEndpoints: %w", err)
-	}
-	follow := func(w watch.Interface, see func(watch.Event)) {
-		s.watches.Go(func() error {
-			defer w.Stop()
-			for e := range w.ResultChan() {
-				see(e)
-			}
-			return nil
-		})
-	}
-	follow(index, s.seeIndex)
-	follow(endpoints, s.seeEndpoint)
+	s.watches.Go(func() error {
+		index := client.MatchingFields{metav1.ObjectNameField: v1alpha1.PlanIndexName(defaultPool.Name)}
+		s.follow(ctx, func() client.ObjectList { return &corev1.SecretList{} }, s.seeIndex, client.InNamespace(defaultPool.Namespace), index)
+		return nil
+	})
+	s.watches.Go(func() error {
+		s.follow(ctx, func() client.ObjectList { return &v1alpha1.WebhookEndpointList{} }, s.seeEndpoint)
+		return nil
+	})
+	var err error
 	s.began, err = s.Mark()
 	return err
+}
+
+// follow shows objects as they are and as they become, until ctx ends. A busy API server ends watches; then it begins
+// again, as every client does.
+func (s *site) follow(ctx context.Context, kind func() client.ObjectList, see func(runtime.Object), which ...client.ListOption) {
+	_ = harness.Await(ctx, 100*time.Millisecond, "the end", func() (bool, error) {
+		list := kind()
+		if err := s.client.List(ctx, list, which...); err != nil {
+			return false, nil //nolint:nilerr // the next turn asks again
+		}
+		if meta.EachListItem(list, func(o runtime.Object) error { see(o); return nil }) != nil {
+			return false, nil
+		}
+		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+		w, err := s.client.Watch(ctx, kind(), append(which, from)...)
+		if err != nil {
+			return false, nil //nolint:nilerr // the next turn asks again
+		}
+		defer w.Stop()
+		for e := range w.ResultChan() {
+			see(e.Object)
+		}
+		return false, nil
+	})
 }
 
 // managersRequests counts what the manager asked since all was at work, by verb and kind.
@@ -161,8 +174,8 @@ func (s *site) managersRequests() (map[string]int, error) {
 	}), err
 }
 
-func (s *site) seeIndex(e watch.Event) {
-	secret, ok := e.Object.(*corev1.Secret)
+func (s *site) seeIndex(seen runtime.Object) {
+	secret, ok := seen.(*corev1.Secret)
 	if !ok {
 		return
 	}
@@ -176,8 +189,8 @@ func (s *site) seeIndex(e watch.Event) {
 	s.versions = append(s.versions, seenVersion{version, at})
 }
 
-func (s *site) seeEndpoint(e watch.Event) {
-	o, ok := e.Object.(*v1alpha1.WebhookEndpoint)
+func (s *site) seeEndpoint(seen runtime.Object) {
+	o, ok := seen.(*v1alpha1.WebhookEndpoint)
 	if !ok || !isReady(o.Status.Conditions, o.Generation) {
 		return
 	}
