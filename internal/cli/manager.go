@@ -25,7 +25,7 @@ func newManagerCommand(s Streams) *cobra.Command {
 		Use:   "manager",
 		Short: "Run the control plane in a cluster",
 		Long: "Run the control plane: it reconciles WebhookEndpoints, RetryPolicies and DeliveryPools, writes each pool's plan\n" +
-			"and keeps its workers. There is one manager for each cluster, unless it watches namespaces of its own.",
+			"and keeps its workers. It ends where an older installation looks at the same namespaces.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Namespace = cmp.Or(o.Namespace, s.Getenv("POD_NAMESPACE"), "doorstep-system")

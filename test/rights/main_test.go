@@ -23,4 +23,4 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long the API server, or a manager, may take to see a change on a machine that does much else.
-const patience = time.Minute
+const patience = 2 * time.Minute

@@ -140,7 +140,7 @@ func anotherOfItsOwn(t *testing.T, c *cluster.Cluster) {
 // awaitReady waits for an endpoint's Ready.
 func awaitReady(t *testing.T, c *cluster.Cluster, namespace, name string, want metav1.ConditionStatus) {
 	t.Helper()
-	cluster.Eventually(t, 2*patience, namespace+"/"+name+" to be Ready="+string(want), func() error {
+	cluster.Eventually(t, patience, namespace+"/"+name+" to be Ready="+string(want), func() error {
 		var e v1alpha1.WebhookEndpoint
 		if err := c.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &e); err != nil {
 			return err

@@ -2,6 +2,7 @@ package rights
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,8 +173,8 @@ func theManagerWritesOnlyItsOwnSecrets(t *testing.T, c *cluster.Cluster) {
 		return s
 	}
 	managed := []string{v1alpha1.LabelManagedBy, v1alpha1.ManagedBy}
-	ofPool := append(managed, v1alpha1.LabelPool, "p")
-	ofEndpoint := append(managed, v1alpha1.LabelEndpoint, "orders")
+	ofPool := slices.Concat(managed, []string{v1alpha1.LabelPool, "p"})
+	ofEndpoint := slices.Concat(managed, []string{v1alpha1.LabelEndpoint, "orders"})
 	token := secret("orders-signing", corev1.SecretTypeServiceAccountToken, ofEndpoint...)
 	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
 	for _, row := range []struct {
