@@ -59,7 +59,8 @@ func newWriting(t *testing.T) (*writing, *poolPlan) {
 			return c.Apply(ctx, o, opts...)
 		},
 	})
-	return w, w.restarted()
+	s := w.restarted()
+	return w, s
 }
 
 // restarted is what a new process knows.

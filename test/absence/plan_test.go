@@ -137,11 +137,11 @@ func (s *site) damage(t *testing.T, name string) {
 }
 
 // mended waits until a Secret of the plan holds what it held.
-func (s *site) mended(t *testing.T, name string, bytes []byte) {
+func (s *site) mended(t *testing.T, name string, want []byte) {
 	t.Helper()
 	cluster.Eventually(t, 30*time.Second, "the manager to mend Secret "+name, func() error {
 		o, err := s.secret(t, name)
-		if err == nil && string(o.Data[v1alpha1.PlanSecretKey]) != string(bytes) {
+		if err == nil && !bytes.Equal(o.Data[v1alpha1.PlanSecretKey], want) {
 			return errors.New("it is another")
 		}
 		return err
@@ -164,7 +164,7 @@ func (s *site) inVolume(t *testing.T, secrets []string) {
 				return nil
 			case missing != nil || err != nil:
 				return fmt.Errorf("the Secret: %w, the file: %w", missing, err)
-			case string(b) != string(o.Data[v1alpha1.PlanSecretKey]):
+			case !bytes.Equal(b, o.Data[v1alpha1.PlanSecretKey]):
 				return errors.New("they differ")
 			}
 			return nil

@@ -268,7 +268,8 @@ func (s *site) lane(t *testing.T, endpoint string) (lane, error) {
 	if status != http.StatusOK {
 		return l, fmt.Errorf("the worker answers %d: %s", status, answer)
 	}
-	return l, json.Unmarshal(answer, &l)
+	err = json.Unmarshal(answer, &l)
+	return l, err
 }
 
 // awaitLanes waits until the lanes of endpoints are in one of some states.
