@@ -83,6 +83,8 @@ type Outcome struct {
 	// Policies and Pool are problems of RetryPolicies, by key, and of the DeliveryPool.
 	Policies map[plan.EndpointKey][]compile.Problem
 	Pool     []compile.Problem
+	// Unread says which of an endpoint's Secrets or ConfigMaps can't be read.
+	Unread map[plan.EndpointKey]string
 	// Written is when each version that is younger than settleTime was written.
 	Written map[uint64]time.Time
 	// Seen are the generations of the endpoints that the pass saw.
@@ -122,6 +124,7 @@ func (p *Planner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	defer func() { s.rested = p.Now() }()
 	look, err := p.gather(ctx, &pool, s)
 	if err != nil {
+		p.notWritten(&pool, s, err)
 		return ctrl.Result{}, err
 	}
 	r, err := s.write(ctx, &pool, look.objects, p.Now())
@@ -164,11 +167,13 @@ func (s *poolPlan) write(ctx context.Context, pool *v1alpha1.DeliveryPool, in co
 func (p *Planner) notWritten(pool *v1alpha1.DeliveryPool, s *poolPlan, err error) {
 	problem := compile.Problem{
 		Kind: compile.KindPool, Namespace: pool.Namespace, Name: pool.Name, Reason: v1alpha1.ReasonObjectsFailed,
-		Message: "The plan can't be written, and workers go on by the former one; it is tried again: " + err.Error(),
+		Message: "The plan can't be made, and workers go on by the former one; it is tried again: " + err.Error(),
 	}
+	unread := unreadError("")
 	switch answer := apierrors.APIStatus(nil); {
 	case errors.Is(err, planstore.ErrTooLarge):
 		problem.Reason = v1alpha1.ReasonPlanFull
+	case errors.As(err, &unread):
 	case !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsConflict(err):
 		return
 	}
@@ -299,6 +304,10 @@ func (p *Planner) publish(pool *v1alpha1.DeliveryPool, s *poolPlan, l look, r co
 		Problems:  map[plan.EndpointKey][]compile.Problem{},
 		Policies:  map[plan.EndpointKey][]compile.Problem{},
 		Seen:      make(map[plan.EndpointKey]int64, len(l.objects.Endpoints)),
+		Unread:    l.unread,
+	}
+	for _, e := range l.aside {
+		o.Seen[plan.EndpointKey{Namespace: e.Namespace, Name: e.Name}] = e.Generation
 	}
 	for i := range l.objects.Endpoints {
 		e := &l.objects.Endpoints[i]
@@ -366,7 +375,7 @@ func (o *Outcome) says(k plan.EndpointKey, other *Outcome) bool {
 	if (a == nil) != (b == nil) || a != nil && (a.Version != b.Version || a.Generation != b.Generation) {
 		return false
 	}
-	return o.Seen[k] == other.Seen[k] && slices.Equal(o.Problems[k], other.Problems[k])
+	return o.Seen[k] == other.Seen[k] && o.Unread[k] == other.Unread[k] && slices.Equal(o.Problems[k], other.Problems[k])
 }
 
 func (c Changed) endpoint(k plan.EndpointKey) {

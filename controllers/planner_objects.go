@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,11 +27,17 @@ const (
 	missingInterval = 10 * time.Second
 	// missingAtOnce bounds how many are looked for in one pass.
 	missingAtOnce = 200
+	// unreadInterval is how soon a Secret or ConfigMap that could not be read is read again.
+	unreadInterval = 10 * time.Second
 )
 
 // look is what one pass sees.
 type look struct {
 	objects compile.Objects
+	// unread says, of endpoints that need something that exists and can't be read, what that is.
+	// They go on as the former plan has them.
+	unread map[plan.EndpointKey]string
+	aside  []*v1alpha1.WebhookEndpoint
 	// again is how soon to look again although nothing changed; 0: not.
 	again time.Duration
 }
@@ -69,14 +76,52 @@ func (p *Planner) gather(ctx context.Context, pool *v1alpha1.DeliveryPool, s *po
 		r.endpoint(&in.Endpoints[i])
 	}
 	var err error
-	if in.Secrets, in.ConfigMaps, err = s.data.read(ctx, r); err != nil {
+	var unread map[dataKey]metav1.StatusReason
+	if in.Secrets, in.ConfigMaps, unread, err = s.data.read(ctx, r); err != nil {
 		return l, err
+	}
+	if len(unread) > 0 {
+		if err := l.setAside(pool, unread); err != nil {
+			return l, err
+		}
 	}
 	if err := p.services(ctx, &l); err != nil {
 		return l, err
 	}
 	p.missing(ctx, pool, s, &l)
 	return l, nil
+}
+
+// unreadError says what a pool needs that exists and can't be read.
+type unreadError string
+
+func (e unreadError) Error() string { return string(e) }
+
+// setAside takes out the endpoints that need something that can't be read, so that all others
+// get what is new. What the pool itself needs is needed by all.
+func (l *look) setAside(pool *v1alpha1.DeliveryPool, unread map[dataKey]metav1.StatusReason) error {
+	l.soon(unreadInterval)
+	r := newReferences()
+	r.pool(pool)
+	if what := r.unread(unread); what != "" {
+		return unreadError(what)
+	}
+	l.unread = map[plan.EndpointKey]string{}
+	var rest []v1alpha1.WebhookEndpoint
+	for i := range l.objects.Endpoints {
+		e := &l.objects.Endpoints[i]
+		what := referencesOf(e).unread(unread)
+		if what == "" {
+			rest = append(rest, *e)
+			continue
+		}
+		k := plan.EndpointKey{Namespace: e.Namespace, Name: e.Name}
+		l.unread[k] = what
+		l.aside = append(l.aside, e)
+		l.objects.Refused = append(l.objects.Refused, k)
+	}
+	l.objects.Endpoints = rest
+	return nil
 }
 
 // services adds the Services that endpoints post to, and the grants that let them.
@@ -175,6 +220,9 @@ func (p *Planner) missing(ctx context.Context, pool *v1alpha1.DeliveryPool, s *p
 	for i := range l.objects.Endpoints {
 		e := &l.objects.Endpoints[i]
 		present[plan.EndpointKey{Namespace: e.Namespace, Name: e.Name}] = true
+	}
+	for k := range l.unread {
+		present[k] = true
 	}
 	asked := 0
 	for e := range s.previous.Known() {

@@ -2,8 +2,10 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,6 +111,24 @@ func (r references) pool(p *v1alpha1.DeliveryPool) {
 			r.secret(p.Namespace, e.Proxy.CredentialsSecretRef.Name, corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
 		}
 	}
+}
+
+// unread names one of those referred to that could not be read, and why; empty for none.
+func (r references) unread(unread map[dataKey]metav1.StatusReason) string {
+	var found []string
+	for k, reason := range unread {
+		kind, among := "Secret", r.secrets
+		if k.configMap {
+			kind, among = "ConfigMap", r.configMaps
+		}
+		if _, ok := among[k.NamespacedName]; ok {
+			found = append(found, fmt.Sprintf("%s %s exists, but the API server can't give it (%s): look at its rights and its encryption at rest, or make it anew", kind, k.NamespacedName, reason))
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return slices.Min(found)
 }
 
 // names lists what is referred to, for an index.

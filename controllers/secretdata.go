@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -41,22 +42,30 @@ func newSecretData(cache, live client.Reader) *secretData {
 	return &secretData{cache: cache, live: live, known: map[dataKey]kept{}}
 }
 
-// read gives what exists of the objects referred to, and forgets everything else. An error
-// means that one that exists could not be read: nothing is known of it then.
-func (s *secretData) read(ctx context.Context, r references) ([]corev1.Secret, []corev1.ConfigMap, error) {
+// read gives what exists of the objects referred to, and forgets everything else. unread are
+// those that exist and that the API server can't give, with its reason: a key of its
+// encryption at rest that is gone, or a right that is missing. An error means that it can't be
+// asked now.
+func (s *secretData) read(ctx context.Context, r references) (_ []corev1.Secret, _ []corev1.ConfigMap, unread map[dataKey]metav1.StatusReason, _ error) {
 	next := make(map[dataKey]kept, len(r.secrets)+len(r.configMaps))
+	unread = map[dataKey]metav1.StatusReason{}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
 	take := func(k dataKey, keys keySet) {
 		g.Go(func() error {
 			got, ok, err := s.one(ctx, k, keys)
-			if err != nil || !ok {
-				return err
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			next[k] = got
+			var answer apierrors.APIStatus
+			switch {
+			case err == nil && ok:
+				next[k] = got
+			case err != nil && !transient(err) && errors.As(err, &answer):
+				unread[k] = answer.Status().Reason
+			default:
+				return err
+			}
 			return nil
 		})
 	}
@@ -67,7 +76,7 @@ func (s *secretData) read(ctx context.Context, r references) ([]corev1.Secret, [
 		take(dataKey{k, true}, keys)
 	}
 	if err := g.Wait(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	s.known = next
 	var secrets []corev1.Secret
@@ -80,7 +89,7 @@ func (s *secretData) read(ctx context.Context, r references) ([]corev1.Secret, [
 			secrets = append(secrets, corev1.Secret{ObjectMeta: meta, Data: v.data})
 		}
 	}
-	return secrets, configMaps, nil
+	return secrets, configMaps, unread, nil
 }
 
 // one gives the data of one object; false if it does not exist.

@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/compile"
+	"github.com/doorstep-dev/doorstep/internal/plan"
 )
 
 // secretsOfATest is a cluster's Secrets, of which it gives metadata and, live, everything.
@@ -22,6 +26,8 @@ type secretsOfATest struct {
 	client.Reader
 	secrets map[string]*corev1.Secret
 	reads   int // live ones
+	// broken are those that exist and can't be read, with the answer.
+	broken map[string]error
 }
 
 func (s *secretsOfATest) put(name, version string, data map[string]string) {
@@ -42,6 +48,9 @@ func (s *secretsOfATest) Get(_ context.Context, key client.ObjectKey, into clien
 		into.ObjectMeta = o.ObjectMeta
 	case *corev1.Secret:
 		s.reads++
+		if err := s.broken[key.Name]; err != nil {
+			return err
+		}
 		o.DeepCopyInto(into)
 	default:
 		return fmt.Errorf("a %T was asked for", into)
@@ -74,7 +83,7 @@ func TestSecretData(t *testing.T) {
 		step.world()
 		r := newReferences()
 		step.refer(r)
-		secrets, _, err := data.read(t.Context(), r)
+		secrets, _, _, err := data.read(t.Context(), r)
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
@@ -88,6 +97,62 @@ func TestSecretData(t *testing.T) {
 		if !maps.Equal(got, step.want) || (got == nil) != (step.want == nil) || all.reads != step.reads {
 			t.Errorf("%s: it holds %v after %d live reads, want %v after %d", step.name, got, all.reads, step.want, step.reads)
 		}
+	}
+}
+
+// A Secret that exists and that the API server can't give holds back nobody but those that need it: they go on as
+// they were. While the API server can't be asked, nothing is known of any.
+func TestASecretThatCantBeRead(t *testing.T) {
+	all := &secretsOfATest{secrets: map[string]*corev1.Secret{}, broken: map[string]error{}}
+	for _, name := range []string{"good", "bad"} {
+		all.put(name, "1", map[string]string{"key": "whsec_dG9wIHNlY3JldCBvZiBhIHRlc3Q="})
+	}
+	all.broken["bad"] = apierrors.NewInternalError(errors.New("no encryption key is known for it"))
+	named := func(name string) v1alpha1.WebhookEndpoint {
+		e := v1alpha1.WebhookEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 1}}
+		e.Spec.Signing = &v1alpha1.Signing{Keys: []v1alpha1.SigningKey{{Name: "a", SecretKeyRef: v1alpha1.SecretKeyReference{Name: name, Key: "key"}}}}
+		return e
+	}
+	look := func(pool *v1alpha1.DeliveryPool) (look, error) {
+		l := look{objects: compile.Objects{Endpoints: []v1alpha1.WebhookEndpoint{named("good"), named("bad")}}}
+		r := newReferences()
+		r.pool(pool)
+		for i := range l.objects.Endpoints {
+			r.endpoint(&l.objects.Endpoints[i])
+		}
+		var unread map[dataKey]metav1.StatusReason
+		var err error
+		if l.objects.Secrets, _, unread, err = newSecretData(all, all).read(t.Context(), r); err != nil {
+			return l, err
+		}
+		return l, l.setAside(pool, unread)
+	}
+
+	l, err := look(&v1alpha1.DeliveryPool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := plan.EndpointKey{Namespace: "shop", Name: "bad"}
+	if len(l.objects.Endpoints) != 1 || l.objects.Endpoints[0].Name != "good" || !slices.Contains(l.objects.Refused, bad) || l.again == 0 {
+		t.Errorf("taken are %d endpoints, refused %v, and it is looked at again after %s", len(l.objects.Endpoints), l.objects.Refused, l.again)
+	}
+	if said := l.unread[bad]; !strings.Contains(said, "Secret shop/bad") || !strings.Contains(said, "InternalError") {
+		t.Errorf("it says %q", said)
+	}
+	in := endpointInputs{endpoint: new(named("bad")), poolExists: true, seen: 1, unread: l.unread[bad], entry: &plan.Endpoint{}}
+	if v, ok := in.verdict(); !ok || v.reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(v.message, "goes on as it was") {
+		t.Errorf("Ready says %+v", v)
+	}
+
+	pool := &v1alpha1.DeliveryPool{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+	pool.Spec.Ingest = &v1alpha1.Ingest{APIKeysSecretRef: &v1alpha1.SecretReference{Name: "bad"}}
+	if _, err := look(pool); !errors.As(err, new(unreadError)) {
+		t.Errorf("with the pool's own Secret unread: %v", err)
+	}
+
+	all.broken["bad"] = apierrors.NewTooManyRequestsError("busy")
+	if _, err := look(&v1alpha1.DeliveryPool{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("while the API server is busy: %v", err)
 	}
 }
 

@@ -187,7 +187,7 @@ func (r *EndpointReconciler) look(ctx context.Context, in *endpointInputs) error
 	k := plan.EndpointKey{Namespace: in.endpoint.Namespace, Name: in.endpoint.Name}
 	if o := r.Planner.Outcome(in.pool); o != nil {
 		in.seen = o.Seen[k]
-		in.entry, in.problems = o.Endpoints[k], o.Problems[k]
+		in.entry, in.problems, in.unread = o.Endpoints[k], o.Problems[k], o.Unread[k]
 		in.unknown = o.unknown(k)
 		in.poolDefault, in.poolEndpoints = o.Plan.Pool, len(o.Endpoints)
 		if in.entry != nil {

@@ -30,8 +30,10 @@ type endpointInputs struct {
 	// unknown: a pass was made, and the plan knows nothing of the endpoint, which it would admit.
 	unknown bool
 	// entry is what the plan holds of the endpoint; nil for nothing.
-	entry       *plan.Endpoint
-	problems    []compile.Problem
+	entry    *plan.Endpoint
+	problems []compile.Problem
+	// unread says what the endpoint needs that exists and can't be read; empty for nothing.
+	unread      string
 	poolDefault plan.Pool
 	// poolEndpoints is how many endpoints the pool has.
 	poolEndpoints int
@@ -81,6 +83,13 @@ func (in *endpointInputs) verdict() (verdict, bool) {
 	}
 	if in.seen != e.Generation {
 		return verdict{}, false
+	}
+	if in.unread != "" {
+		goesOn := "nothing is accepted for the endpoint meanwhile"
+		if in.entry != nil {
+			goesOn = "the endpoint goes on as it was before"
+		}
+		return notReady(v1alpha1.ReasonSecretNotFound, in.unread+"; "+goesOn), true
 	}
 	if in.entry == nil {
 		for _, p := range in.problems {

@@ -754,7 +754,8 @@ type EndpointHealth struct {
 	// +optional
 	LastFailure *AttemptFailure `json:"lastFailure,omitempty"`
 
-	// limitedBy says what holds waiting deliveries back: InFlight, Rate, Order or Pool. Unset: nothing does.
+	// limitedBy names the setting that keeps deliveries from going faster now: rateLimit, maxInFlight,
+	// ordering, or pool (the pool's limits.maxInFlight). Unset: nothing does.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	LimitedBy string `json:"limitedBy,omitempty"`

@@ -76,6 +76,9 @@ func (s *sight) delivering() verdict {
 
 // healthiness says what the receiver answers.
 func (s *sight) healthiness() verdict {
+	if s.lane.State == dispatch.BackingOff && s.lane.Reason == dispatch.ReasonAuthFailed {
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonAuthFailed, sentence(s.lane.Message)}
+	}
 	switch s.healthy {
 	case health.Good:
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonSucceeding, "The receiver takes what it is sent"}

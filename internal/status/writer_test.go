@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -259,6 +260,18 @@ func TestAnAPIServerThatIsAwayIsCaughtUpWith(t *testing.T) {
 			t.Errorf("Delivering is %s and %s afterwards", a, b)
 		}
 	})
+}
+
+// Without a token nothing can be sent, so nothing is known of the receiver but that.
+func TestNoTokenIsNotHealthy(t *testing.T) {
+	s := sight{healthy: health.Good, lane: dispatch.View{State: dispatch.BackingOff, Reason: dispatch.ReasonAuthFailed, Message: "no OAuth2 token can be had"}}
+	if v := s.healthiness(); v.status != metav1.ConditionFalse || v.reason != v1alpha1.ReasonAuthFailed {
+		t.Errorf("Healthy says %+v", v)
+	}
+	s.lane = dispatch.View{State: dispatch.Active}
+	if v := s.healthiness(); v.status != metav1.ConditionTrue {
+		t.Errorf("with a token Healthy says %+v", v)
+	}
 }
 
 func TestNumbersAreRounded(t *testing.T) {

@@ -30,7 +30,8 @@ type EndpointHealthApplyConfiguration struct {
 	LastEventTime *v1.Time `json:"lastEventTime,omitempty"`
 	// lastFailure is the last failed attempt.
 	LastFailure *AttemptFailureApplyConfiguration `json:"lastFailure,omitempty"`
-	// limitedBy says what holds waiting deliveries back: InFlight, Rate, Order or Pool. Unset: nothing does.
+	// limitedBy names the setting that keeps deliveries from going faster now: rateLimit, maxInFlight,
+	// ordering, or pool (the pool's limits.maxInFlight). Unset: nothing does.
 	LimitedBy *string `json:"limitedBy,omitempty"`
 }
 
