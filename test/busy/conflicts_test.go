@@ -1,7 +1,6 @@
 package busy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -217,7 +216,7 @@ func (s *site) eachOwnsItsOwn(t *testing.T) {
 	owned := map[string]*fieldpath.Set{}
 	for _, m := range s.read(t).ManagedFields {
 		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(m.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(m.FieldsV1.GetRawReader()); err != nil {
 			t.Fatal(err)
 		}
 		if owned[m.Manager] != nil {
