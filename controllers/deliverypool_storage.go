@@ -79,7 +79,7 @@ func (r *PoolReconciler) growClaim(ctx context.Context, in *poolInputs, want res
 	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err):
 		return fmt.Errorf("make the volume larger: %w", err)
 	}
-	in.notGrowing, err = r.whyRefused(ctx, in.claim, err)
+	in.notGrowing, err = whyRefused(ctx, r.class, in.claim, err)
 	return err
 }
 
@@ -91,7 +91,7 @@ const goesOn = ". The worker goes on with the volume as it is"
 
 // whyRefused tells apart why the API server refuses a larger claim: the storage class, a
 // quota, the manager's rights, or anything else, in its own words.
-func (r *PoolReconciler) whyRefused(ctx context.Context, claim *corev1.PersistentVolumeClaim, refusal error) (*verdict, error) {
+func whyRefused(ctx context.Context, find findClass, claim *corev1.PersistentVolumeClaim, refusal error) (*verdict, error) {
 	words := refusal.Error() // it names claim and class, and changes with nothing
 	switch {
 	case strings.Contains(words, "exceeded quota"):
@@ -99,7 +99,7 @@ func (r *PoolReconciler) whyRefused(ctx context.Context, claim *corev1.Persisten
 	case strings.Contains(words, "cannot patch resource"):
 		return nil, fmt.Errorf("make the volume larger: the manager may not, see its ClusterRole: %w", refusal)
 	}
-	class, err := r.classOf(ctx, claim)
+	class, err := classOf(ctx, find, claim)
 	switch {
 	case err != nil:
 		return nil, err
@@ -141,27 +141,34 @@ func (in *poolInputs) resizeNote() string {
 	return ""
 }
 
-// classOf reads a claim's storage class; nil where it has none.
-func (r *PoolReconciler) classOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
-	name := claim.Spec.StorageClassName
-	if name == nil || *name == "" {
-		return nil, nil
-	}
+// findClass reads a storage class; nil where there is none of that name.
+type findClass func(ctx context.Context, name string) (*storagev1.StorageClass, error)
+
+// class reads a storage class from the API server.
+func (r *PoolReconciler) class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
 	var class storagev1.StorageClass
-	err := r.Live.Get(ctx, types.NamespacedName{Name: *name}, &class)
+	err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &class)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read StorageClass %s: %w", *name, err)
+		return nil, fmt.Errorf("read StorageClass %s: %w", name, err)
 	}
 	return &class, nil
+}
+
+// classOf is a claim's storage class; nil where it has none.
+func classOf(ctx context.Context, find findClass, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+	if name := claim.Spec.StorageClassName; name != nil && *name != "" {
+		return find(ctx, *name)
+	}
+	return nil, nil
 }
 
 // lookAtClass looks for the storage class of a claim that is pending.
 func (r *PoolReconciler) lookAtClass(ctx context.Context, in *poolInputs) (err error) {
 	if in.claimPending() {
-		in.class, err = r.classOf(ctx, in.claim)
+		in.class, err = classOf(ctx, r.class, in.claim)
 	}
 	return err
 }
