@@ -23,7 +23,7 @@ func setOf(pool, image string, ready int32) appsv1.StatefulSet {
 // One pool at a time gets a new image, and one that never gets ready on it holds back the
 // others for ten minutes and no longer.
 func TestRollouts(t *testing.T) {
-	const old, new = "v1", "v2"
+	const old, next = "v1", "v2"
 	a, b := types.NamespacedName{Namespace: "shop", Name: "a"}, types.NamespacedName{Namespace: "shop", Name: "b"}
 	type step struct {
 		at          time.Duration
@@ -34,20 +34,20 @@ func TestRollouts(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"it gets ready": {
-			{at: 0, a: setOf("a", new, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
-			{at: time.Minute, a: setOf("a", new, 0), bWaits: true, aStuckAfter: 9 * time.Minute},
-			{at: 2 * time.Minute, a: setOf("a", new, 1)},
+			{at: 0, a: setOf("a", next, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
+			{at: time.Minute, a: setOf("a", next, 0), bWaits: true, aStuckAfter: 9 * time.Minute},
+			{at: 2 * time.Minute, a: setOf("a", next, 1)},
 		},
 		"it never gets ready": {
-			{at: 0, a: setOf("a", new, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
-			{at: 10*time.Minute - time.Second, a: setOf("a", new, 0), bWaits: true, aStuckAfter: time.Second},
-			{at: 10 * time.Minute, a: setOf("a", new, 0), aStuck: true},
-			{at: time.Hour, a: setOf("a", new, 0), aStuck: true},
+			{at: 0, a: setOf("a", next, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
+			{at: 10*time.Minute - time.Second, a: setOf("a", next, 0), bWaits: true, aStuckAfter: time.Second},
+			{at: 10 * time.Minute, a: setOf("a", next, 0), aStuck: true},
+			{at: time.Hour, a: setOf("a", next, 0), aStuck: true},
 		},
 		"it falls over again later": {
-			{at: 0, a: setOf("a", new, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
-			{at: 9 * time.Minute, a: setOf("a", new, 1)},
-			{at: 11 * time.Minute, a: setOf("a", new, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
+			{at: 0, a: setOf("a", next, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
+			{at: 9 * time.Minute, a: setOf("a", next, 1)},
+			{at: 11 * time.Minute, a: setOf("a", next, 0), bWaits: true, aStuckAfter: 10 * time.Minute},
 		},
 		"its old image is not its turn": {
 			{at: 0, a: setOf("a", old, 0)},
@@ -58,7 +58,7 @@ func TestRollouts(t *testing.T) {
 			begin := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 			for _, s := range steps {
 				now := begin.Add(s.at)
-				r.observe([]appsv1.StatefulSet{s.a, setOf("b", old, 1)}, new, now)
+				r.observe([]appsv1.StatefulSet{s.a, setOf("b", old, 1)}, next, now)
 				if got := r.another(b, now); got != s.bWaits {
 					t.Errorf("after %v: b waits: %t", s.at, got)
 				}
