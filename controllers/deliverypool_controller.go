@@ -78,7 +78,7 @@ func (r *PoolReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options
 	if len(r.Namespaces) == 0 {
 		b = b.WatchesMetadata(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(poolOfBinding), builder.WithPredicates(appearanceChanged("ClusterRoleBinding")))
 	}
-	c, err := b.WithOptions(o).Build(patient(r))
+	c, err := b.WithOptions(o).Build(patient("deliverypool", r))
 	if err != nil {
 		return err
 	}

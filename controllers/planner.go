@@ -144,6 +144,8 @@ func (p *Planner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // write compiles the plan and writes it. Endpoints for which it has no room are held, so
 // that all others are written.
 func (s *poolPlan) write(ctx context.Context, pool *v1alpha1.DeliveryPool, in compile.Objects, now time.Time) (compile.Result, error) {
+	ctx, span := tracer().Start(ctx, "compile and write the plan")
+	defer span.End()
 	o := compile.Options{Cluster: true, PoolName: pool.Name, FirstLook: s.first, Full: map[plan.EndpointKey]bool{}}
 	for {
 		r := compile.Compile(in, s.previous, now, o)

@@ -50,6 +50,8 @@ func (l *look) soon(d time.Duration) {
 
 // gather collects everything that the plan of a pool depends on.
 func (p *Planner) gather(ctx context.Context, pool *v1alpha1.DeliveryPool, s *poolPlan) (look, error) {
+	ctx, span := tracer().Start(ctx, "gather the objects of the pool")
+	defer span.End()
 	l := look{objects: compile.Objects{Pools: []v1alpha1.DeliveryPool{*pool}}}
 	in := &l.objects
 	var endpoints v1alpha1.WebhookEndpointList

@@ -33,7 +33,7 @@ func (r *RetryPolicyReconciler) SetupWithManager(mgr ctrl.Manager, o controller.
 		// the handler is asked for the old object and the new one.
 		Watches(&v1alpha1.WebhookEndpoint{}, handler.EnqueueRequestsFromMapFunc(policyOf), builder.WithPredicates(specOrLifeChanged())).
 		WithOptions(o).
-		Complete(patient(r))
+		Complete(patient("retrypolicy", r))
 }
 
 func policyOf(_ context.Context, o client.Object) []reconcile.Request {

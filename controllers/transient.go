@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 
+	"go.opentelemetry.io/otel/codes"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -15,12 +16,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// patient has a reconciliation that failed for a transient reason made again, later each
-// time, without calling it an error: in a cluster where people edit objects and API servers
-// restart, nothing is wrong with the manager, and nobody has anything to do.
-func patient(r reconcile.Reconciler) reconcile.Reconciler {
+// patient traces each reconciliation of a controller, and has one that failed for a
+// transient reason made again, later each time, without calling it an error: in a cluster
+// where people edit objects and API servers restart, nothing is wrong with the manager, and
+// nobody has anything to do.
+func patient(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		ctx, span := reconciling(ctx, controller, req)
+		defer span.End()
 		result, err := r.Reconcile(ctx, req)
+		if err != nil {
+			span.SetStatus(codes.Error, "it failed; the log tells why")
+		}
 		switch {
 		case err == nil:
 			return result, nil

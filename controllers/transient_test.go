@@ -56,7 +56,7 @@ func TestTransientErrorsAreNoErrors(t *testing.T) {
 			inner := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
 				return ctrl.Result{RequeueAfter: time.Minute}, c.err
 			})
-			result, err := patient(inner).Reconcile(t.Context(), ctrl.Request{})
+			result, err := patient("test", inner).Reconcile(t.Context(), ctrl.Request{})
 			if (err == nil) != c.want || result.Requeue != c.want { //nolint:staticcheck // see patient
 				t.Errorf("gives %+v, %v", result, err)
 			}
@@ -65,7 +65,7 @@ func TestTransientErrorsAreNoErrors(t *testing.T) {
 	done := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: time.Minute}, nil
 	})
-	if result, err := patient(done).Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != time.Minute {
+	if result, err := patient("test", done).Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != time.Minute {
 		t.Errorf("what was done gives %+v, %v", result, err)
 	}
 }

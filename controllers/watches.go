@@ -30,7 +30,7 @@ func (p *Planner) SetupWithManager(mgr ctrl.Manager, o controller.Options) error
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(p.poolsOfService), builder.WithPredicates(serviceChanged())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(p.allPools), builder.WithPredicates(labelsOrLifeChanged())).
 		WithOptions(o).
-		Build(patient(p))
+		Build(patient("plan", p))
 	if err != nil {
 		return err
 	}

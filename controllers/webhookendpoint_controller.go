@@ -55,7 +55,7 @@ func (r *EndpointReconciler) SetupWithManager(mgr ctrl.Manager, o controller.Opt
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.waiting)).
 		Watches(&v1alpha1.DeliveryPool{}, r.poolChanged()).
 		WithOptions(o).
-		Complete(patient(r))
+		Complete(patient("webhookendpoint", r))
 }
 
 // waiting brings the endpoints of a pool that are not Ready when its workers acknowledge a

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +16,11 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/doorstep-dev/doorstep/controllers"
+	"github.com/doorstep-dev/doorstep/internal/tracing"
 )
+
+// lastTraces is how long the traces that are left may take to be sent at the end.
+const lastTraces = 2 * time.Second
 
 func newManagerCommand(s Streams) *cobra.Command {
 	var o controllers.Options
@@ -45,7 +50,17 @@ func newManagerCommand(s Streams) *cobra.Command {
 				return err
 			}
 			o.Log = newClusterLogger(s.Err, verbosity)
-			return controllers.Run(cmd.Context(), o)
+			endTraces, err := tracing.Start(cmd.Context(), s.Getenv, "doorstep-manager", version, o.Log)
+			if err != nil {
+				return err
+			}
+			err = controllers.Run(cmd.Context(), o)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), lastTraces)
+			defer cancel()
+			if failed := endTraces(ctx); failed != nil {
+				o.Log.Info("The last traces can't be sent, and are dropped", "error", failed.Error())
+			}
+			return err
 		},
 	}
 	fl := cmd.Flags()
