@@ -50,6 +50,7 @@ type Planner struct {
 	// Now is the wall clock.
 	Now func() time.Time
 
+	made  madeKeys
 	mu    sync.Mutex
 	pools map[types.NamespacedName]*poolPlan
 }
@@ -237,7 +238,7 @@ func (p *Planner) state(ctx context.Context, pool *v1alpha1.DeliveryPool) (*pool
 	s = &poolPlan{
 		uid:    pool.UID,
 		writer: planstore.NewWriter(p.Client, p.Live, key, pool.UID),
-		data:   newSecretData(p.Client, p.Live),
+		data:   &secretData{cache: p.Client, live: p.Live, made: &p.made},
 		looked: map[plan.EndpointKey]time.Time{},
 		first:  true,
 	}

@@ -25,6 +25,8 @@ type secretData struct {
 	cache client.Reader // metadata
 	live  client.Reader
 	known map[dataKey]kept
+	// made are those that the manager has made itself just now; nil for none.
+	made *madeKeys
 }
 
 type dataKey struct {
@@ -104,6 +106,11 @@ func (s *secretData) one(ctx context.Context, k dataKey, keys keySet) (kept, boo
 	}
 	if was, ok := s.known[k]; ok && was.version == meta.ResourceVersion && maps.Equal(was.keys, keys) {
 		return was, true, nil
+	}
+	if s.made != nil && !k.configMap {
+		if data, ok := s.made.take(k.NamespacedName, meta.ResourceVersion); ok {
+			return kept{version: meta.ResourceVersion, keys: keys, data: only(data, keys)}, true, nil
+		}
 	}
 	data, version, err := s.fetch(ctx, k)
 	if apierrors.IsNotFound(err) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,6 +64,7 @@ func (s *secretsOfATest) Get(_ context.Context, key client.ObjectKey, into clien
 func TestSecretData(t *testing.T) {
 	all := &secretsOfATest{secrets: map[string]*corev1.Secret{}}
 	data := newSecretData(all, all)
+	data.made = &madeKeys{}
 	for _, step := range []struct {
 		name  string
 		refer func(references)
@@ -79,6 +81,10 @@ func TestSecretData(t *testing.T) {
 		{"all of it, and one key", func(r references) { r.secret("shop", "s", everyKey); r.secret("shop", "s", "b") }, func() {}, map[string]string{"b": "3", "c": "4", "d": "5"}, 5},
 		{"it is deleted", func(r references) { r.secret("shop", "s", "b") }, func() { delete(all.secrets, "s") }, nil, 5},
 		{"and created again", func(r references) { r.secret("shop", "s", "b") }, func() { all.put("s", "9", map[string]string{"b": "6"}) }, map[string]string{"b": "6"}, 6},
+		{"the manager makes another", func(r references) { r.secret("shop", "s", "b") }, func() {
+			all.put("s", "10", map[string]string{"b": "7"})
+			data.made.add(all.secrets["s"], time.Now())
+		}, map[string]string{"b": "7"}, 6},
 	} {
 		step.world()
 		r := newReferences()

@@ -248,6 +248,7 @@ func (r *EndpointReconciler) ensureSigningSecret(ctx context.Context, in *endpoi
 		r.Events.Eventf(e, nil, corev1.EventTypeWarning, "SigningKeyNotMade", "Create", "Secret %s can't be made: %s", name.Name, err.Error())
 		return false, fmt.Errorf("make the signing key of the endpoint: %w", err)
 	}
+	r.Planner.made.add(secret, r.Planner.Now())
 	log.FromContext(ctx).Info("Made a signing key", "secret", name.String())
 	r.Events.Eventf(e, nil, corev1.EventTypeNormal, "SigningKeyMade", "Create", "Made Secret %s with the signing key; its receiver needs the key", name.Name)
 	return true, nil
