@@ -22,8 +22,8 @@ const (
 type Book struct {
 	mu      sync.Mutex
 	records map[plan.EndpointKey]*record
-	// changed: there is something that no file has.
-	changed bool
+	// changed: there is something that no file has; fresh: there are endpoints that no file has.
+	changed, fresh bool
 }
 
 // NewBook makes an empty Book.
@@ -72,6 +72,7 @@ func (b *Book) record(k plan.EndpointKey) *record {
 	if r == nil {
 		r = new(record)
 		b.records[k] = r
+		b.fresh = true
 	}
 	return r
 }
@@ -104,8 +105,17 @@ func (b *Book) Accepted(k plan.EndpointKey, wall time.Time) {
 func (b *Book) Forget(k plan.EndpointKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.changed = true
-	delete(b.records, k)
+	if b.records[k] != nil {
+		b.changed = true
+		delete(b.records, k)
+	}
+}
+
+// Fresh reports whether there are endpoints of which the last file knows nothing at all.
+func (b *Book) Fresh() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fresh
 }
 
 // count adds to the bucket of a step, which takes the place of an older one.

@@ -35,13 +35,14 @@ func (b *Book) Save(path string) (err error) {
 		b.mu.Unlock()
 		return nil
 	}
-	b.changed = false
+	fresh := b.fresh
+	b.changed, b.fresh = false, false
 	keys := slices.Collect(maps.Keys(b.records))
 	b.mu.Unlock()
 	defer func() {
 		if err != nil {
 			b.mu.Lock()
-			b.changed = true
+			b.changed, b.fresh = true, b.fresh || fresh
 			b.mu.Unlock()
 		}
 	}()

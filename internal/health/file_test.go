@@ -40,6 +40,14 @@ func TestSaveWritesChanges(t *testing.T) {
 		}
 	}
 	b.Accepted(orders, time.Now())
+	if !b.Fresh() {
+		t.Error("an endpoint that no file has is not told of")
+	}
+	save()
+	b.Accepted(orders, time.Now())
+	if b.Fresh() {
+		t.Error("an endpoint that a file has is told of as new")
+	}
 	save()
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -50,6 +58,10 @@ func TestSaveWritesChanges(t *testing.T) {
 	}
 	b.Forget(orders)
 	save()
+	b.Forget(orders) // a deleted one, each minute
+	if b.changed {
+		t.Error("forgetting what is not there is a change")
+	}
 	again := NewBook()
 	if err := again.Load(path); err != nil {
 		t.Fatal(err)

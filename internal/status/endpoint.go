@@ -89,7 +89,7 @@ func (s *sight) healthiness() verdict {
 		}
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDegraded, message + ". Failed deliveries are tried again as the retry policy says"}
 	default:
-		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonNoAttempts, "There was no attempt in 24 hours"}
+		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonNoAttempts, "No attempt is known of within 24 hours"}
 	}
 }
 

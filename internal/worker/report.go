@@ -8,24 +8,42 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/status"
 )
 
-// healthInterval is how much of endpoints' health a crash may lose.
-const healthInterval = time.Minute
+const (
+	// healthInterval is how much of endpoints' health a crash may lose.
+	healthInterval = time.Minute
+	// freshInterval is how soon an endpoint of which nothing was kept yet is: without that, a crash
+	// would leave nothing to tell of it.
+	freshInterval = 5 * time.Second
+)
 
-// saveHealth keeps endpoints' health on the volume.
+// saveHealth keeps endpoints' health on the volume, and forgets that of deleted ones.
 func (w *worker) saveHealth(ctx context.Context) error {
-	t := time.NewTicker(healthInterval)
+	t := time.NewTicker(freshInterval)
 	defer t.Stop()
-	for stop := false; !stop; {
+	saved := time.Now()
+	for {
 		select {
 		case <-ctx.Done():
-			stop = true
+			w.saveHealthNow()
+			return nil
 		case <-t.C:
 		}
-		if err := w.engine.Health.Save(filepath.Join(w.Data, healthFile)); err != nil {
-			w.Log.Error(err, "The health of endpoints can't be kept; a restart counts it anew from what was kept before")
+		if w.engine.Health.Fresh() || time.Since(saved) >= healthInterval {
+			w.saveHealthNow()
+			saved = time.Now()
 		}
 	}
-	return nil
+}
+
+func (w *worker) saveHealthNow() {
+	if p := w.engine.Plan(); p != nil {
+		for i := range p.Tombstones {
+			w.engine.Health.Forget(p.Tombstones[i].EndpointKey)
+		}
+	}
+	if err := w.engine.Health.Save(filepath.Join(w.Data, healthFile)); err != nil {
+		w.Log.Error(err, "The health of endpoints can't be kept; a restart counts it anew from what was kept before")
+	}
 }
 
 // statuses writes back what is seen.
