@@ -128,6 +128,10 @@ func (o *optionalKinds) begin(ctx context.Context, k *optionalKind, d *metav1.Pa
 		}
 		k.watching = true
 	}
+	// Nothing is made before the watch would tell of its removal.
+	if _, err := o.cache.GetInformer(ctx, partial(k.gvk)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("watch %ss: %w", k.gvk.Kind, err)
+	}
 	k.there.Store(true)
 	k.changed(ctx)
 	log.FromContext(ctx).Info("The cluster has an optional kind", "kind", k.gvk.Kind)
