@@ -94,7 +94,7 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters.
-	$(GOLANGCI_LINT) run
+	$(GOLANGCI_LINT) run --allow-parallel-runners
 
 .PHONY: verify
 verify: $(GOLANGCI_LINT) ## Check generated files, formatting, modules, vet and lint.
@@ -104,7 +104,7 @@ verify: $(GOLANGCI_LINT) ## Check generated files, formatting, modules, vet and 
 	cd hack/tools && go mod tidy -diff
 	cd hack/k8s && go mod tidy -diff
 	go vet ./...
-	$(GOLANGCI_LINT) run
+	$(GOLANGCI_LINT) run --allow-parallel-runners
 
 .PHONY: clean
 clean: ## Remove what was built.

@@ -131,7 +131,8 @@ func TestASecretThatCantBeRead(t *testing.T) {
 		if l.objects.Secrets, _, unread, err = newSecretData(all, all).read(t.Context(), r); err != nil {
 			return l, err
 		}
-		return l, l.setAside(pool, unread)
+		err = l.setAside(pool, unread)
+		return l, err
 	}
 
 	l, err := look(&v1alpha1.DeliveryPool{})
