@@ -11,6 +11,7 @@ import (
 	"hash/fnv"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/plan"
@@ -147,6 +148,16 @@ func pack(v any) ([]byte, error) {
 	return b, nil
 }
 
+// compressors are used again: one takes more than a MiB, and each pass over a plan needs one
+// for each shard.
+var compressors = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // there is no such level: a fault of these lines
+	}
+	return w
+}}
+
 // compress gives the length of the text and its packed bytes.
 func compress(v any) (raw int, packed []byte, err error) {
 	text, err := json.Marshal(v)
@@ -154,10 +165,9 @@ func compress(v any) (raw int, packed []byte, err error) {
 		return 0, nil, errors.New("encode the plan: it holds what JSON can't")
 	}
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	if err != nil {
-		return 0, nil, err
-	}
+	w, _ := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	w.Reset(&b)
 	if _, err := w.Write(text); err != nil {
 		return 0, nil, err
 	}
