@@ -325,7 +325,7 @@ func (s *site) label(t *testing.T, value string) {
 // admit changes the pool's allowedNamespaces.
 func (s *site) admit(t *testing.T, allowed string) {
 	t.Helper()
-	p := &v1alpha1.DeliveryPool{ObjectMeta: metav1.ObjectMeta{Namespace: defaultPool.Namespace, Name: defaultPool.Name}}
+	p := &v1alpha1.DeliveryPool{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultPool.Namespace, Name: cluster.DefaultPool.Name}}
 	if err := s.Client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allowedNamespaces":`+allowed+`}}`))); err != nil {
 		t.Fatal(err)
 	}

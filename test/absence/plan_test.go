@@ -22,13 +22,13 @@ import (
 	"github.com/doorstep-dev/doorstep/test/cluster"
 )
 
-var index = v1alpha1.PlanIndexName(defaultPool.Name)
+var index = v1alpha1.PlanIndexName(cluster.DefaultPool.Name)
 
 // secret reads a Secret of the plan.
 func (s *site) secret(t *testing.T, name string) (*corev1.Secret, error) {
 	t.Helper()
 	var o corev1.Secret
-	return &o, s.Client.Get(t.Context(), types.NamespacedName{Namespace: defaultPool.Namespace, Name: name}, &o)
+	return &o, s.Client.Get(t.Context(), types.NamespacedName{Namespace: cluster.DefaultPool.Namespace, Name: name}, &o)
 }
 
 // shards gives the endpoints, as namespace/name, that each Secret of a shard holds.
@@ -36,7 +36,7 @@ func (s *site) shards(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for n := range v1alpha1.PlanShards {
-		name := v1alpha1.PlanShardName(defaultPool.Name, n)
+		name := v1alpha1.PlanShardName(cluster.DefaultPool.Name, n)
 		o, err := s.secret(t, name)
 		if err != nil {
 			continue
@@ -83,7 +83,7 @@ func (s *site) twoOf(t *testing.T) (names, endpoints []string) {
 // remove deletes a Secret of the plan.
 func (s *site) remove(t *testing.T, name string) {
 	t.Helper()
-	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultPool.Namespace, Name: name}}
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultPool.Namespace, Name: name}}
 	if err := s.Client.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +97,11 @@ func (s *site) orphan(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for n := range v1alpha1.PlanShards {
-		name := v1alpha1.PlanShardName(defaultPool.Name, n)
+		name := v1alpha1.PlanShardName(cluster.DefaultPool.Name, n)
 		if _, err := s.secret(t, name); !apierrors.IsNotFound(err) {
 			continue
 		}
-		o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultPool.Namespace, Name: name, Labels: model.Labels, OwnerReferences: model.OwnerReferences}, Type: model.Type, Data: model.Data}
+		o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultPool.Namespace, Name: name, Labels: model.Labels, OwnerReferences: model.OwnerReferences}, Type: model.Type, Data: model.Data}
 		if err := s.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}

@@ -2,20 +2,17 @@ package absence
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,8 +33,6 @@ const (
 	shop = "shop"
 	lab  = "lab"
 )
-
-var defaultPool = types.NamespacedName{Namespace: cluster.System, Name: v1alpha1.DefaultPoolName}
 
 // site is an installation at work whose endpoints all have something waiting: those with an even number since their
 // receiver refuses it, the others since they are suspended.
@@ -125,7 +120,9 @@ func newSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 	}
-	manifests := fmt.Sprintf(fixtures, s.newKey(t))
+	var entry string
+	s.key, entry = cluster.NewAPIKey(t, binary, "--id", "test", "--namespace", "*", "--verb", "*")
+	manifests := fmt.Sprintf(fixtures, entry)
 	for i := range 16 {
 		manifests += s.manifest(shop, fmt.Sprintf("e%02d", i), i%2 == 1)
 	}
@@ -135,39 +132,14 @@ func newSite(t *testing.T) *site {
 	if err := s.Apply(ctx, manifests); err != nil {
 		t.Fatal(err)
 	}
-	s.pool = s.RunPool(t, binary, defaultPool)
+	s.pool = s.RunPool(t, binary, cluster.DefaultPool)
 	s.manager = s.StartManager(t, binary, "--default-pool=none")
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s\nthe worker's log:\n%s", last(s.manager.Log), last(s.pool.Log))
-		}
-	})
+	cluster.LogsOfAFailure(t, func() *cluster.Manager { return s.manager }, s.pool)
 	for _, e := range s.endpoints(t) {
 		s.sent[e] = 0
 		s.await(t, e, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	}
 	return s
-}
-
-func last(log *cluster.Log) string {
-	text := log.String()
-	return text[max(0, len(text)-8000):]
-}
-
-// newKey makes an API key that may do everything, and returns its entry in a Secret.
-func (s *site) newKey(t *testing.T) string {
-	t.Helper()
-	file := t.TempDir() + "/key"
-	entry, err := exec.CommandContext(t.Context(), binary, "apikey", "new", "--id", "test", "--namespace", "*", "--verb", "*", "--key-file", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.key = strings.TrimSpace(string(key))
-	return string(entry)
 }
 
 // endpoints are namespace/name of all that there are.
@@ -192,20 +164,7 @@ func keyOf(endpoint string) types.NamespacedName {
 // await waits until Ready of an endpoint has a status and reason for the endpoint as it is now.
 func (s *site) await(t *testing.T, endpoint string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	cluster.Eventually(t, time.Minute, fmt.Sprintf("Ready of endpoint %s to be %s, %s", endpoint, status, reason), func() error {
-		var e v1alpha1.WebhookEndpoint
-		if err := s.Client.Get(t.Context(), keyOf(endpoint), &e); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady)
-		if c == nil {
-			return errors.New("it has no such condition")
-		}
-		if c.Status != status || c.Reason != reason || c.ObservedGeneration != e.Generation {
-			return fmt.Errorf("it is %s, %s of generation %d (not %d): %s", c.Status, c.Reason, c.ObservedGeneration, e.Generation, c.Message)
-		}
-		return nil
-	})
+	s.AwaitCondition(t, time.Minute, keyOf(endpoint), v1alpha1.ConditionReady, status, reason)
 }
 
 // call asks the worker's API, and returns the status and what it answered.

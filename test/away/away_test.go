@@ -37,7 +37,7 @@ func TestManagerAway(t *testing.T) {
 	})
 	s.pool.WaitReady(t, time.Minute)
 	delivered(t, s.good, "restarted", s.load(t, "restarted", "good", s.token, 20, 5*time.Second))
-	s.nothingWaits(t, "good")
+	s.AwaitNothingWaiting(t, time.Minute, key("good"))
 
 	moved := newReceiver(t)
 	s.move(t, "good", moved.URL)
@@ -45,7 +45,7 @@ func TestManagerAway(t *testing.T) {
 	s.await(t, "good", 30*time.Second, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	delivered(t, moved, "moved", s.load(t, "moved", "good", s.token, 20, 2*time.Second))
 	s.await(t, "good", time.Minute, v1alpha1.ConditionDelivering, metav1.ConditionTrue, v1alpha1.ReasonActive)
-	s.nothingWaits(t, "good")
+	s.AwaitNothingWaiting(t, time.Minute, key("good"))
 	s.neverLowered(t, "flaky", former.LastTransitionTime)
 }
 
@@ -62,7 +62,7 @@ func (s *site) move(t *testing.T, name, url string) {
 // neverLowered fails the test if Ready of an endpoint has changed since.
 func (s *site) neverLowered(t *testing.T, name string, since metav1.Time) {
 	t.Helper()
-	e, err := s.endpoint(t, name)
+	e, err := s.Endpoint(t, key(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func TestAPIServerAway(t *testing.T) {
 	s.renewed(t, time.Now())
 	s.await(t, "flaky", time.Minute, v1alpha1.ConditionDelivering, metav1.ConditionTrue, v1alpha1.ReasonActive)
 	s.await(t, "good", time.Minute, v1alpha1.ConditionDelivering, metav1.ConditionTrue, v1alpha1.ReasonActive)
-	s.nothingWaits(t, "flaky")
-	s.nothingWaits(t, "good")
+	s.AwaitNothingWaiting(t, time.Minute, key("flaky"))
+	s.AwaitNothingWaiting(t, time.Minute, key("good"))
 	delivered(t, s.good, "after", s.load(t, "after", "both", s.token, 20, 5*time.Second))
 
 	moved := newReceiver(t)
@@ -138,7 +138,7 @@ func (s *site) renewed(t *testing.T, after time.Time) {
 	t.Helper()
 	cluster.Eventually(t, 30*time.Second, "the worker's Lease to be renewed", func() error {
 		var lease coordinationv1.Lease
-		key := types.NamespacedName{Namespace: defaultPool.Namespace, Name: v1alpha1.WorkerPodName(defaultPool.Name, 0)}
+		key := types.NamespacedName{Namespace: cluster.DefaultPool.Namespace, Name: v1alpha1.WorkerPodName(cluster.DefaultPool.Name, 0)}
 		if err := s.Client.Get(t.Context(), key, &lease); err != nil {
 			return err
 		}

@@ -105,8 +105,8 @@ func TestADeadWorkerIsSeen(t *testing.T) {
 	s.checkPace(t, "back", since, idle+2)
 	delivered(t, s.flaky, "waiting", waiting)
 	delivered(t, moved, "after", s.load(t, "after", "good", s.token, 20, 2*time.Second))
-	s.nothingWaits(t, "flaky")
-	s.nothingWaits(t, "good")
+	s.AwaitNothingWaiting(t, time.Minute, key("flaky"))
+	s.AwaitNothingWaiting(t, time.Minute, key("good"))
 }
 
 func pause(t *testing.T, d time.Duration) {
@@ -148,7 +148,7 @@ func (s *site) poolIs(t *testing.T, within time.Duration, status metav1.Conditio
 	t.Helper()
 	cluster.Eventually(t, within, fmt.Sprintf("Ready of the pool to be %s, %s", status, reason), func() error {
 		var p v1alpha1.DeliveryPool
-		if err := s.Client.Get(t.Context(), defaultPool, &p); err != nil {
+		if err := s.Client.Get(t.Context(), cluster.DefaultPool, &p); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
@@ -163,7 +163,7 @@ func (s *site) poolIs(t *testing.T, within time.Duration, status metav1.Conditio
 func (s *site) waits(t *testing.T, name string, want int64) {
 	t.Helper()
 	cluster.Eventually(t, time.Minute, fmt.Sprintf("endpoint %s to say that %d deliveries wait", name, want), func() error {
-		e, err := s.endpoint(t, name)
+		e, err := s.Endpoint(t, key(name))
 		if err != nil {
 			return err
 		}

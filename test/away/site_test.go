@@ -1,19 +1,16 @@
 package away
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,8 +27,6 @@ func TestMain(m *testing.M) {
 }
 
 const namespace = "shop"
-
-var defaultPool = types.NamespacedName{Namespace: cluster.System, Name: v1alpha1.DefaultPoolName}
 
 // site is an installation at work, with a receiver that always takes events and one that does if the test wants.
 type site struct {
@@ -92,24 +87,15 @@ func newSite(t *testing.T) *site {
 	if err := s.EnsureNamespace(ctx, namespace, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ServiceAccount(ctx, namespace, "producer"); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if s.token, err = s.Token(ctx, namespace, "producer", v1alpha1.TokenAudience); err != nil {
-		t.Fatal(err)
-	}
-	entry := s.newKey(t)
+	s.token = s.Producer(t, namespace)
+	var entry string
+	s.key, entry = cluster.NewAPIKey(t, binary, "--id", "producer", "--namespace", namespace, "--verb", "send")
 	if err := s.Apply(ctx, fmt.Sprintf(manifests, entry, s.good.URL, s.flaky.URL)); err != nil {
 		t.Fatal(err)
 	}
-	s.pool = s.RunPool(t, binary, defaultPool)
+	s.pool = s.RunPool(t, binary, cluster.DefaultPool)
 	s.manager = s.StartManager(t, binary, "--default-pool=none")
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s\nthe worker's log:\n%s", last(s.manager.Log), last(s.pool.Log))
-		}
-	})
+	cluster.LogsOfAFailure(t, func() *cluster.Manager { return s.manager }, s.pool)
 	s.await(t, "good", time.Minute, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	s.await(t, "flaky", time.Minute, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	return s
@@ -128,12 +114,6 @@ metadata: {name: api-keys, namespace: doorstep-system}
 stringData:
 %s
 ---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: producer, namespace: shop}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: doorstep-event-producer}
-subjects: [{kind: ServiceAccount, name: producer, namespace: shop}]
----
 apiVersion: doorstep.dev/v1alpha1
 kind: WebhookEndpoint
 metadata: {name: good, namespace: shop}
@@ -145,68 +125,14 @@ metadata: {name: flaky, namespace: shop}
 spec: {url: "%s/in", eventTypes: [flaky, both]}
 `
 
-// newKey makes an API key and returns its entry in a Secret.
-func (s *site) newKey(t *testing.T) string {
-	t.Helper()
-	file := t.TempDir() + "/key"
-	cmd := exec.CommandContext(t.Context(), binary, "apikey", "new", "--id", "producer", "--namespace", namespace, "--verb", "send", "--key-file", file)
-	entry, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.key = strings.TrimSpace(string(key))
-	return string(entry)
-}
-
-func last(log *cluster.Log) string {
-	text := log.String()
-	return text[max(0, len(text)-5000):]
-}
-
-// endpoint reads an endpoint.
-func (s *site) endpoint(t *testing.T, name string) (*v1alpha1.WebhookEndpoint, error) {
-	var e v1alpha1.WebhookEndpoint
-	return &e, s.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &e)
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // await waits until a condition of an endpoint has a status and reason for the endpoint as it is now.
 func (s *site) await(t *testing.T, name string, within time.Duration, condition string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	t.Helper()
-	var found metav1.Condition
-	cluster.Eventually(t, within, fmt.Sprintf("%s of endpoint %s to be %s, %s", condition, name, status, reason), func() error {
-		e, err := s.endpoint(t, name)
-		if err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(e.Status.Conditions, condition)
-		if c == nil {
-			return errors.New("it has no such condition")
-		}
-		if found = *c; c.Status != status || c.Reason != reason || c.ObservedGeneration != e.Generation {
-			return fmt.Errorf("it is %s, %s of generation %d (not %d): %s", c.Status, c.Reason, c.ObservedGeneration, e.Generation, c.Message)
-		}
-		return nil
-	})
-	return found
-}
-
-// nothingWaits waits until the status of an endpoint says that none of its deliveries wait, and none is a dead letter.
-func (s *site) nothingWaits(t *testing.T, name string) {
-	t.Helper()
-	cluster.Eventually(t, time.Minute, "the counts of endpoint "+name+" to be 0", func() error {
-		e, err := s.endpoint(t, name)
-		if err != nil {
-			return err
-		}
-		if d := e.Status.Deliveries; d == nil || d.Waiting == nil || *d.Waiting != 0 || d.DeadLettered == nil || *d.DeadLettered != 0 {
-			return fmt.Errorf("deliveries are %+v", d)
-		}
-		return nil
-	})
+	return s.AwaitCondition(t, within, key(name), condition, status, reason)
 }
 
 // load posts events of a type at a rate for a time, with a bearer, and fails the test unless each one is accepted.

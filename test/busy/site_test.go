@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/test/cluster"
 	"github.com/doorstep-dev/doorstep/test/harness"
@@ -26,8 +24,6 @@ func TestMain(m *testing.M) {
 }
 
 const namespace = "shop"
-
-var defaultPool = types.NamespacedName{Namespace: cluster.System, Name: v1alpha1.DefaultPoolName}
 
 // workerUser and managerUser are who they are to the API server.
 var (
@@ -71,12 +67,6 @@ kind: DeliveryPool
 metadata: {name: default, namespace: doorstep-system}
 spec:
   egress: {allowHTTP: true, allow: [{cidr: 127.0.0.0/8}]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: producer, namespace: shop}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: doorstep-event-producer}
-subjects: [{kind: ServiceAccount, name: producer, namespace: shop}]
 `
 
 func newSite(t *testing.T) *site {
@@ -89,30 +79,15 @@ func newSite(t *testing.T) *site {
 	if err := s.EnsureNamespace(ctx, namespace, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ServiceAccount(ctx, namespace, "producer"); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if s.token, err = s.Token(ctx, namespace, "producer", v1alpha1.TokenAudience); err != nil {
-		t.Fatal(err)
-	}
+	s.token = s.Producer(t, namespace)
 	if err := s.Apply(ctx, manifests); err != nil {
 		t.Fatal(err)
 	}
-	s.pool = s.RunPool(t, binary, defaultPool)
+	s.pool = s.RunPool(t, binary, cluster.DefaultPool)
 	s.manager = s.StartManager(t, binary, "--default-pool=none")
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s\nthe worker's log:\n%s", last(s.manager.Log), last(s.pool.Log))
-		}
-	})
+	cluster.LogsOfAFailure(t, func() *cluster.Manager { return s.manager }, s.pool)
 	s.pool.WaitReady(t, time.Minute)
 	return s
-}
-
-func last(log *cluster.Log) string {
-	text := log.String()
-	return text[max(0, len(text)-5000):]
 }
 
 // load posts events of the types in turn, at a rate for a time, and fails the test unless each one is accepted.
@@ -136,7 +111,7 @@ func (s *site) noErrors(t *testing.T) {
 	t.Helper()
 	for who, log := range map[string]*cluster.Log{"manager": s.manager.Log, "worker": s.pool.Log} {
 		if !strings.Contains(log.String(), "level=INFO") {
-			t.Fatalf("the %s's log has no levels to look at:\n%s", who, last(log))
+			t.Fatalf("the %s's log has no levels to look at:\n%s", who, log.Last())
 		}
 		for _, line := range log.Lines("level=ERROR") {
 			t.Errorf("the %s logged: %s", who, line)

@@ -210,7 +210,7 @@ func disabled(t *testing.T, s *site) {
 		{"orders", serverSide, `{"id":"o1","type":"order.created","data":{}}`},
 		{"billing", clientSide, `{"id":"p1","type":"payment.made","data":{}}`},
 	}
-	token := s.producer(t, "demo")
+	token := s.Producer(t, "demo")
 	s.kubectl(t, policy, "apply", serverSide, "-f", "-")
 	for _, row := range rows {
 		text := here.ReplaceAllString(demo(t, row.name+".yaml"), gone.URL)

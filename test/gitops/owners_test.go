@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/test/cluster"
 )
 
 // case GO186: two GitOps tools that apply one object, and Doorstep that writes its status, get along without forcing
@@ -46,7 +47,7 @@ func adopted(t *testing.T, s *site) {
 	text := demo(t, "pool.yaml")
 	s.noDiff(t, text, serverSide, "after it was adopted")
 	s.kubectl(t, text, "apply", serverSide, "-f", "-")
-	u := object("DeliveryPool", defaultPool.Namespace, defaultPool.Name)
+	u := object("DeliveryPool", cluster.DefaultPool.Namespace, cluster.DefaultPool.Name)
 	s.await(t, u, v1alpha1.ConditionStorePressure, metav1.ConditionFalse, v1alpha1.ReasonEnoughSpace)
 	s.noDiff(t, text, serverSide, "with the worker's part of its status")
 	s.judged(t, u, "Current", "Healthy", "Accepted: ")

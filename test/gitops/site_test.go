@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
@@ -36,8 +35,6 @@ type site struct {
 	*cluster.Cluster
 	pool *cluster.Pool
 }
-
-var defaultPool = types.NamespacedName{Namespace: cluster.System, Name: v1alpha1.DefaultPoolName}
 
 // TestGitOps shares one installation among all that is tested on it, each part in namespaces of its own.
 func TestGitOps(t *testing.T) {
@@ -68,25 +65,16 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s.storeOldPolicy(t)
-	s.pool = s.RunPool(t, binary, defaultPool)
+	s.pool = s.RunPool(t, binary, cluster.DefaultPool)
 	manager := s.StartManager(t, binary)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s\nthe worker's log:\n%s", last(manager.Log), last(s.pool.Log))
-		}
-	})
-	pool := object("DeliveryPool", defaultPool.Namespace, defaultPool.Name)
+	cluster.LogsOfAFailure(t, func() *cluster.Manager { return manager }, s.pool)
+	pool := object("DeliveryPool", cluster.DefaultPool.Namespace, cluster.DefaultPool.Name)
 	cluster.Eventually(t, 30*time.Second, "the manager to make pool default", func() error {
 		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool)
 	})
 	s.kubectl(t, demo(t, "pool.yaml"), "apply", serverSide, "-f", "-")
 	s.await(t, pool, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	return s
-}
-
-func last(log *cluster.Log) string {
-	text := log.String()
-	return text[max(0, len(text)-5000):]
 }
 
 // demo is a file of config/demo.
@@ -207,20 +195,6 @@ func ownsItsOwn(t *testing.T, u *unstructured.Unstructured) {
 	if !writers[v1alpha1.FieldOwnerManager] || u.GetKind() == "WebhookEndpoint" && !writers[v1alpha1.FieldOwnerWorker] {
 		t.Errorf("%s %s/%s was written by %v alone", u.GetKind(), u.GetNamespace(), u.GetName(), writers)
 	}
-}
-
-// producer makes a ServiceAccount that may post events in the namespace, and returns a token of it.
-func (s *site) producer(t *testing.T, namespace string) string {
-	t.Helper()
-	if _, err := s.ServiceAccount(t.Context(), namespace, "producer"); err != nil {
-		t.Fatal(err)
-	}
-	s.kubectl(t, "", "create", "rolebinding", "producer", "-n", namespace, "--clusterrole=doorstep-event-producer", "--serviceaccount="+namespace+":producer")
-	token, err := s.Token(t.Context(), namespace, "producer", v1alpha1.TokenAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
 }
 
 // post posts an event until it is accepted for an endpoint.

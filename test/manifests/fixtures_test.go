@@ -54,12 +54,6 @@ apiVersion: doorstep.dev/v1alpha1
 kind: RetryPolicy
 metadata: {name: patient}
 spec: {maxAge: 48h}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: producer}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: doorstep-event-producer}
-subjects: [{kind: ServiceAccount, name: producer}]
 `
 }
 

@@ -60,7 +60,7 @@ func TestPoolManifests(t *testing.T) {
 		}
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			if len(m.Objects) != 1 || m.Objects[0].GetName() != defaultPool.Name || m.Objects[0].GetNamespace() != defaultPool.Namespace {
+			if len(m.Objects) != 1 || m.Objects[0].GetName() != cluster.DefaultPool.Name || m.Objects[0].GetNamespace() != cluster.DefaultPool.Namespace {
 				t.Fatal("this test knows pool default alone; teach it others")
 			}
 			s := newSite(t, m.Text)
@@ -78,8 +78,8 @@ func (s *site) sendThroughWorld(t *testing.T) {
 	pool := &unstructured.Unstructured{}
 	pool.SetAPIVersion(v1alpha1.GroupVersion.String())
 	pool.SetKind("DeliveryPool")
-	pool.SetName(defaultPool.Name)
-	pool.SetNamespace(defaultPool.Namespace)
+	pool.SetName(cluster.DefaultPool.Name)
+	pool.SetNamespace(cluster.DefaultPool.Namespace)
 	if err := s.Client.Patch(t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"egress":`+s.world.egress()+`}}`))); err != nil {
 		t.Fatal(err)
 	}

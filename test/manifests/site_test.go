@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
@@ -37,8 +36,6 @@ type site struct {
 	tokens  map[string]string // by namespace
 }
 
-var defaultPool = types.NamespacedName{Namespace: cluster.System, Name: v1alpha1.DefaultPoolName}
-
 // newSite installs Doorstep, applies the pool's manifest, and starts a manager that makes no other and a worker.
 func newSite(t *testing.T, pool string) *site {
 	t.Helper()
@@ -50,19 +47,10 @@ func newSite(t *testing.T, pool string) *site {
 		t.Fatal(err)
 	}
 	s.kubectl(t, pool, "apply", "-f", "-")
-	s.pool = s.RunPool(t, binary, defaultPool)
+	s.pool = s.RunPool(t, binary, cluster.DefaultPool)
 	s.manager = s.StartManager(t, binary, "--default-pool=none")
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s\nthe worker's log:\n%s", last(s.manager.Log), last(s.pool.Log))
-		}
-	})
+	cluster.LogsOfAFailure(t, func() *cluster.Manager { return s.manager }, s.pool)
 	return s
-}
-
-func last(log *cluster.Log) string {
-	text := log.String()
-	return text[max(0, len(text)-5000):]
 }
 
 func (s *site) kubectl(t *testing.T, stdin string, args ...string) {
@@ -82,13 +70,7 @@ func (s *site) tenant(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	s.kubectl(t, s.world.tenantFixtures(t), "apply", "-n", namespace, "-f", "-")
-	if _, err := s.ServiceAccount(t.Context(), namespace, "producer"); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if s.tokens[namespace], err = s.Token(t.Context(), namespace, "producer", v1alpha1.TokenAudience); err != nil {
-		t.Fatal(err)
-	}
+	s.tokens[namespace] = s.Producer(t, namespace)
 }
 
 // awaitReady waits until an object of Doorstep is Ready as it is now.

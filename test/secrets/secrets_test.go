@@ -81,7 +81,7 @@ func (s *site) comesAndGoes(t *testing.T) {
 func (s *site) keys(t *testing.T, name string, texts ...string) {
 	t.Helper()
 	cluster.Eventually(t, patience, fmt.Sprintf("endpoint %s to list %d keys", name, len(texts)), func() error {
-		e, err := s.endpoint(t, name)
+		e, err := s.Endpoint(t, endpointKey(name))
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package secrets
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,8 +39,6 @@ const soon = 5 * time.Second
 // patience is how long is waited before a test gives up: what comes after soon has failed, and is measured.
 const patience = time.Minute
 
-var defaultPool = types.NamespacedName{Namespace: cluster.System, Name: v1alpha1.DefaultPoolName}
-
 // site is an installation at work.
 type site struct {
 	*cluster.Cluster
@@ -65,24 +62,14 @@ func newSite(t *testing.T) *site {
 	if err := s.EnsureNamespace(ctx, namespace, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ServiceAccount(ctx, namespace, "producer"); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if s.token, err = s.Token(ctx, namespace, "producer", v1alpha1.TokenAudience); err != nil {
-		t.Fatal(err)
-	}
+	s.token = s.Producer(t, namespace)
 	s.hide("the producer's token", s.token)
 	if err := s.Apply(ctx, installation); err != nil {
 		t.Fatal(err)
 	}
-	s.pool = s.RunPool(t, talkative(t), defaultPool)
+	s.pool = s.RunPool(t, talkative(t), cluster.DefaultPool)
 	s.manager = s.StartManager(t, binary, "--default-pool=none", "-vv")
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s\nthe worker's log:\n%s", last(s.manager.Log), last(s.pool.Log))
-		}
-	})
+	cluster.LogsOfAFailure(t, func() *cluster.Manager { return s.manager }, s.pool)
 	s.pool.WaitReady(t, patience)
 	return s
 }
@@ -92,12 +79,6 @@ kind: DeliveryPool
 metadata: {name: default, namespace: doorstep-system}
 spec:
   egress: {allowHTTP: true, allow: [{cidr: 127.0.0.0/8}]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: producer, namespace: shop}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: doorstep-event-producer}
-subjects: [{kind: ServiceAccount, name: producer, namespace: shop}]
 `
 
 // talkative is a program that is the binary under test and logs all it can: what a StatefulSet runs has no flag for that.
@@ -108,11 +89,6 @@ func talkative(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func last(log *cluster.Log) string {
-	text := log.String()
-	return text[max(0, len(text)-5000):]
 }
 
 // hide notes a text that must show nowhere but in Secrets.
@@ -171,30 +147,14 @@ func (s *site) remove(t *testing.T, name string) time.Time {
 	return time.Now()
 }
 
-func (s *site) endpoint(t *testing.T, name string) (*v1alpha1.WebhookEndpoint, error) {
-	var e v1alpha1.WebhookEndpoint
-	return &e, s.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &e)
+func endpointKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // await waits until a condition of an endpoint has a status and reason for the endpoint as it is now.
 func (s *site) await(t *testing.T, name, condition string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	t.Helper()
-	var found metav1.Condition
-	cluster.Eventually(t, patience, fmt.Sprintf("%s of endpoint %s to be %s, %s", condition, name, status, reason), func() error {
-		e, err := s.endpoint(t, name)
-		if err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(e.Status.Conditions, condition)
-		if c == nil {
-			return errors.New("it has no such condition")
-		}
-		if found = *c; c.Status != status || c.Reason != reason || c.ObservedGeneration != e.Generation {
-			return fmt.Errorf("it is %s, %s of generation %d (not %d): %s", c.Status, c.Reason, c.ObservedGeneration, e.Generation, c.Message)
-		}
-		return nil
-	})
-	return found
+	return s.AwaitCondition(t, patience, endpointKey(name), condition, status, reason)
 }
 
 // says waits until Ready has a reason, and fails the test if that took too long since, if the message lacks a text, or if
@@ -213,7 +173,7 @@ func (s *site) says(t *testing.T, name string, since time.Time, reason, message 
 	if !strings.Contains(found.Message, message) {
 		t.Errorf("endpoint %s says %q, want %q in it", name, found.Message, message)
 	}
-	e, err := s.endpoint(t, name)
+	e, err := s.Endpoint(t, endpointKey(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,16 +242,7 @@ func (s *site) delivered(t *testing.T, name string, r *receiver, want int64) {
 		}
 		return nil
 	})
-	cluster.Eventually(t, patience, "the counts of endpoint "+name+" to be 0", func() error {
-		e, err := s.endpoint(t, name)
-		if err != nil {
-			return err
-		}
-		if d := e.Status.Deliveries; d == nil || d.Waiting == nil || *d.Waiting != 0 || d.DeadLettered == nil || *d.DeadLettered != 0 {
-			return fmt.Errorf("deliveries are %+v", d)
-		}
-		return nil
-	})
+	s.AwaitNothingWaiting(t, patience, endpointKey(name))
 	for _, q := range r.seen() {
 		if len(q.by) == 0 {
 			t.Errorf("%s came to %s signed by no key that its endpoint had: %q", q.id, name, q.header.Get("webhook-signature"))
