@@ -66,7 +66,7 @@ func stateList() []state {
 	waits(endpoint, "no-policy", v1alpha1.ReasonRetryPolicyNotFound, "{"+url+"retryPolicyRef: {name: nowhere}}")
 	waits(endpoint, "no-service", v1alpha1.ReasonServiceNotFound, "{serviceRef: {name: nowhere}}")
 	waits(endpoint, "no-pool", v1alpha1.ReasonPoolNotFound, "{"+url+"poolRef: {name: nowhere, namespace: tools}}")
-	waits(endpoint, "idle-pool", v1alpha1.ReasonPoolNotReady, "{"+url+"poolRef: {name: idle, namespace: tools}}")
+	waits(endpoint, "idle-pool", v1alpha1.ReasonProgressing, "{"+url+"poolRef: {name: idle, namespace: tools}}")
 	fails(endpoint, "not-admitted", v1alpha1.ReasonNamespaceNotAllowed, "{"+url+"poolRef: {name: closed, namespace: doorstep-system}}")
 	fails(endpoint, "no-key", v1alpha1.ReasonSecretKeyMissing, "{"+url+"signing: {keys: [{name: a, secretKeyRef: {name: bad, key: nowhere}}]}}")
 	fails(endpoint, "bad-key", v1alpha1.ReasonKeyInvalid, "{"+url+"signing: {keys: [{name: a, secretKeyRef: {name: bad, key: key}}]}}")
