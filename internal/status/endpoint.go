@@ -84,10 +84,10 @@ func (s *sight) healthiness() verdict {
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonSucceeding, "The receiver takes what it is sent"}
 	case health.Degraded:
 		message := "Too many attempts fail, over 5 minutes and over an hour"
-		if f := s.health.LastFailure; f != nil && f.Reason != "" {
-			message += "; the last one failed for " + f.Reason
+		if f := s.health.LastFailure; f != nil && f.Message != "" {
+			message += "; at the last failure, " + f.Message
 		}
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDegraded, message + ". Failed deliveries are tried again as the retry policy says"}
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDegraded, message + ". See to the receiver; what fails is tried again, or kept as a dead letter that can be replayed, as the retry policy says"}
 	default:
 		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonNoAttempts, "No attempt is known of within 24 hours"}
 	}

@@ -55,7 +55,7 @@ func (w *Writer) poolStatus(ctx context.Context, p *plan.Plan, now time.Time) (b
 			}
 		}
 	}
-	want := w.poolPart(p, pressure)
+	want := w.poolPart(ctx, p, pressure, now)
 	s.written, s.pressure = now, pressure
 	if equality.Semantic.DeepEqual(want, s.shown) {
 		return false, nil
@@ -83,7 +83,7 @@ func (w *Writer) pressure() bool {
 }
 
 // poolPart is the worker's part of the pool's status.
-func (w *Writer) poolPart(p *plan.Plan, pressure bool) v1alpha1.DeliveryPoolStatus {
+func (w *Writer) poolPart(ctx context.Context, p *plan.Plan, pressure bool, now time.Time) v1alpha1.DeliveryPoolStatus {
 	sight := sight{generation: 0, now: w.Clock.Wall()}
 	v := verdict{metav1.ConditionFalse, v1alpha1.ReasonEnoughSpace, "The volume has room"}
 	if pressure {
@@ -91,7 +91,7 @@ func (w *Writer) poolPart(p *plan.Plan, pressure bool) v1alpha1.DeliveryPoolStat
 			"The volume is nearly full; when free space comes under its reserve, events are answered 503 and deliveries go on: raise store.embedded.size, lower retention, or see to the endpoints with most waiting"}
 	}
 	c := sight.condition(w.pool.shown.Conditions, v1alpha1.ConditionStorePressure, v)
-	out := v1alpha1.DeliveryPoolStatus{Conditions: []metav1.Condition{c}, Queue: w.queue(p)}
+	out := v1alpha1.DeliveryPoolStatus{Conditions: []metav1.Condition{c}, Queue: w.queue(ctx, p, now)}
 	u := w.Queue.Usage()
 	out.Store = &v1alpha1.StoreStatus{UsedBytes: rounded(int(u.UsedBytes)), CapacityBytes: rounded(int(u.CapacityBytes))}
 	if u.CapacityBytes > 0 {
@@ -101,8 +101,9 @@ func (w *Writer) poolPart(p *plan.Plan, pressure bool) v1alpha1.DeliveryPoolStat
 }
 
 // queue counts over all endpoints of the plan.
-func (w *Writer) queue(p *plan.Plan) *v1alpha1.QueueStatus {
+func (w *Writer) queue(ctx context.Context, p *plan.Plan, now time.Time) *v1alpha1.QueueStatus {
 	var waiting, retrying, held, dead int
+	var oldest time.Time
 	for e := range p.Known() {
 		c := w.Queue.Counts(e.EndpointKey)
 		waiting += c.Waiting()
@@ -111,6 +112,17 @@ func (w *Writer) queue(p *plan.Plan) *v1alpha1.QueueStatus {
 		if v, ok := w.Lanes.View(e.EndpointKey); ok && v.State.Held() {
 			held += c.Waiting()
 		}
+		if c.Waiting() == 0 {
+			continue
+		}
+		if at := w.oldestDue(ctx, e.EndpointKey, now); !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
 	}
-	return &v1alpha1.QueueStatus{Waiting: rounded(waiting), Retrying: rounded(retrying), Held: rounded(held), DeadLettered: rounded(dead)}
+	if !oldest.IsZero() {
+		oldest = w.walls(now)(oldest)
+	}
+	return &v1alpha1.QueueStatus{
+		Waiting: rounded(waiting), Retrying: rounded(retrying), Held: rounded(held), DeadLettered: rounded(dead), OldestDueTime: timeOf(oldest),
+	}
 }

@@ -332,16 +332,9 @@ func (w *Writer) sight(ctx context.Context, e *plan.Endpoint, s *state, now time
 	if out.counts.Waiting() == 0 {
 		return out
 	}
-	// Rounded, or the moment between the two readings would make one time look like another.
-	ahead := out.now.Sub(w.Clock.Now()).Round(time.Second)
-	wall := func(steady time.Time) time.Time { return steady.Add(ahead) }
-	if d, _, err := w.Queue.Due(ctx, k, now, 1); err == nil && len(d) > 0 {
-		out.oldestDue = wall(d[0].DueAt)
-	}
-	if d, err := w.Queue.Fresh(ctx, k, 0, 1); err == nil && len(d) > 0 {
-		if at := wall(d[0].QueuedAt); out.oldestDue.IsZero() || at.Before(out.oldestDue) {
-			out.oldestDue = at
-		}
+	wall := w.walls(now)
+	if at := w.oldestDue(ctx, k, now); !at.IsZero() {
+		out.oldestDue = wall(at)
 	}
 	if v.State.Held() && e.Retry.MaxAge > 0 {
 		if d, err := w.Queue.Head(ctx, k, 0); err == nil {
@@ -349,6 +342,25 @@ func (w *Writer) sight(ctx context.Context, e *plan.Endpoint, s *state, now time
 		}
 	}
 	return out
+}
+
+// walls gives the wall time of a steady one, as of now.
+func (w *Writer) walls(now time.Time) func(time.Time) time.Time {
+	// Rounded, or the moment between the two readings would make one time look like another.
+	ahead := w.Clock.Wall().Sub(now).Round(time.Second)
+	return func(steady time.Time) time.Time { return steady.Add(ahead) }
+}
+
+// oldestDue is since when the delivery waits that should have been attempted first; zero without one.
+func (w *Writer) oldestDue(ctx context.Context, k plan.EndpointKey, now time.Time) time.Time {
+	var oldest time.Time
+	if d, _, err := w.Queue.Due(ctx, k, now, 1); err == nil && len(d) > 0 {
+		oldest = d[0].DueAt
+	}
+	if d, err := w.Queue.Fresh(ctx, k, 0, 1); err == nil && len(d) > 0 && (oldest.IsZero() || d[0].QueuedAt.Before(oldest)) {
+		oldest = d[0].QueuedAt
+	}
+	return oldest
 }
 
 // converted gives an object of the API as its apply configuration.

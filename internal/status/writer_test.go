@@ -35,6 +35,8 @@ type scene struct {
 	plan   *plan.Plan
 	counts map[plan.EndpointKey]queue.Counts
 	views  map[plan.EndpointKey]dispatch.View
+	// fresh is since when an endpoint's first delivery waits that was not attempted yet.
+	fresh  map[plan.EndpointKey]time.Time
 	writes int
 	away   bool
 	// refused is the endpoint whose status is refused, and tried how often that was.
@@ -57,7 +59,12 @@ func (s *scene) Head(context.Context, plan.EndpointKey, uint64) (queue.Delivery,
 func (s *scene) Due(context.Context, plan.EndpointKey, time.Time, int) ([]queue.Delivery, time.Time, error) {
 	return nil, time.Time{}, nil
 }
-func (s *scene) Fresh(context.Context, plan.EndpointKey, queue.Seq, int) ([]queue.Delivery, error) {
+func (s *scene) Fresh(_ context.Context, k plan.EndpointKey, _ queue.Seq, _ int) ([]queue.Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.fresh[k]; ok {
+		return []queue.Delivery{{QueuedAt: at}}, nil
+	}
 	return nil, nil
 }
 func (s *scene) View(k plan.EndpointKey) (dispatch.View, bool) {
@@ -109,7 +116,7 @@ func in(t *testing.T, n int, f func(*scene)) {
 		if err := v1alpha1.AddToScheme(scheme); err != nil {
 			t.Fatal(err)
 		}
-		s := &scene{t: t, plan: &plan.Plan{}, counts: map[plan.EndpointKey]queue.Counts{}, views: map[plan.EndpointKey]dispatch.View{}, ended: make(chan error, 1)}
+		s := &scene{t: t, plan: &plan.Plan{}, counts: map[plan.EndpointKey]queue.Counts{}, views: map[plan.EndpointKey]dispatch.View{}, fresh: map[plan.EndpointKey]time.Time{}, ended: make(chan error, 1)}
 		b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.WebhookEndpoint{}, &v1alpha1.DeliveryPool{})
 		for i := range n {
 			o := &v1alpha1.WebhookEndpoint{}
