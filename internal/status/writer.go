@@ -61,8 +61,10 @@ type Writer struct {
 
 	states map[plan.EndpointKey]*state
 	pool   poolState
-	// urgent are endpoints with a transition, in the order in which it was seen.
-	urgent []plan.EndpointKey
+	// moved are endpoints whose lane changed its state, or that became Degraded or ceased to be,
+	// urgent those with something else that is written at once, each in the order in which it
+	// was seen.
+	moved, urgent []plan.EndpointKey
 	// after is the last endpoint that was looked at for other changes.
 	after int
 }
@@ -75,7 +77,8 @@ type state struct {
 	shown        v1alpha1.WebhookEndpointStatus
 	written      time.Time
 	mark         mark
-	queued       bool
+	moved        bool // it is in the Writer's moved
+	queued       bool // it is in its urgent
 	// refused is how long the endpoint was left alone for, and retryAt until when: the API
 	// server refuses what is its, which is no reason to keep silent on the others.
 	refused time.Duration
@@ -147,8 +150,15 @@ func (w *Writer) look(p *plan.Plan, now time.Time) {
 			w.states[e.EndpointKey] = s
 		}
 		m := w.markOf(e.EndpointKey, s, now)
+		switch {
+		case !fresh && (m.state != s.mark.state || (m.healthy == health.Degraded) != (s.mark.healthy == health.Degraded)):
+			// Thousands of first successes, after a rollout, say, keep no outage from being told.
+			if !s.moved {
+				s.moved = true
+				w.moved = append(w.moved, e.EndpointKey)
+			}
 		// Of those that are there at the start most show what is right already.
-		if !s.queued && (fresh && !started || !fresh && m != s.mark) {
+		case !s.queued && (fresh && !started || !fresh && m != s.mark):
 			s.queued = true
 			w.urgent = append(w.urgent, e.EndpointKey)
 		}
@@ -173,26 +183,9 @@ func (w *Writer) markOf(k plan.EndpointKey, s *state, now time.Time) mark {
 // step makes at most one call that writes: for a transition, for the pool, or for the
 // endpoint that has waited longest with something to say.
 func (w *Writer) step(ctx context.Context, p *plan.Plan, now time.Time) error {
-	for range len(w.urgent) {
-		k := w.urgent[0]
-		w.urgent = w.urgent[1:]
-		s, e := w.states[k], find(p, k)
-		if s == nil || e == nil {
-			continue
-		}
-		if now.Before(s.retryAt) {
-			w.urgent = append(w.urgent, k)
-			continue
-		}
-		s.queued = false
-		wrote, err := w.endpoint(ctx, e, s, now)
-		if err != nil {
-			s.queued = true
-			w.urgent = append(w.urgent, k)
-			return w.refusal(s, now, err)
-		}
-		if wrote {
-			return nil
+	for _, list := range []*[]plan.EndpointKey{&w.moved, &w.urgent} {
+		if wrote, err := w.atOnce(ctx, p, now, list); err != nil || wrote {
+			return err
 		}
 	}
 	if wrote, err := w.poolStatus(ctx, p, now); err != nil {
@@ -209,7 +202,7 @@ func (w *Writer) step(ctx context.Context, p *plan.Plan, now time.Time) error {
 		w.after = (w.after + 1) % len(p.Endpoints)
 		e := &p.Endpoints[w.after]
 		s := w.states[e.EndpointKey]
-		if s == nil || s.gone || s.queued || now.Before(s.retryAt) || s.looked && now.Sub(s.written) < restInterval {
+		if s == nil || s.gone || s.moved || s.queued || now.Before(s.retryAt) || s.looked && now.Sub(s.written) < restInterval {
 			continue
 		}
 		wrote, err := w.endpoint(ctx, e, s, now)
@@ -221,6 +214,37 @@ func (w *Writer) step(ctx context.Context, p *plan.Plan, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// atOnce writes the first of a list that has something to say, and reports whether it made a
+// call. One that is refused goes to the list's end.
+func (w *Writer) atOnce(ctx context.Context, p *plan.Plan, now time.Time, list *[]plan.EndpointKey) (bool, error) {
+	for range len(*list) {
+		k := (*list)[0]
+		*list = (*list)[1:]
+		s, e := w.states[k], find(p, k)
+		if s == nil || e == nil {
+			continue
+		}
+		if now.Before(s.retryAt) {
+			*list = append(*list, k)
+			continue
+		}
+		wrote, err := w.endpoint(ctx, e, s, now)
+		if err != nil {
+			*list = append(*list, k)
+			return true, w.refusal(s, now, err)
+		}
+		if list == &w.moved {
+			s.moved = false
+		} else {
+			s.queued = false
+		}
+		if wrote {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // refusal takes note of a call that failed. It is nil where only the one endpoint is

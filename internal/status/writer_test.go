@@ -227,6 +227,28 @@ func TestATransitionIsWrittenBeforeAllElse(t *testing.T) {
 	})
 }
 
+// First successes are written at once, and of thousands of them none keeps an outage from being told.
+func TestATransitionIsWrittenBeforeFirstSuccesses(t *testing.T) {
+	in(t, 500, func(s *scene) {
+		s.during(5 * time.Minute)
+		for i := range 500 {
+			s.attempt(i)
+		}
+		s.during(2 * time.Second)
+		s.change(func() { s.views[key(321)] = backingOff })
+		s.during(2 * time.Second)
+		if got := s.reason(321, v1alpha1.ConditionDelivering); got != v1alpha1.ReasonBackingOff {
+			t.Errorf("Delivering is %s two seconds after the lane changed", got)
+		}
+		s.during(2 * time.Minute)
+		for i := range 500 {
+			if got := s.reason(i, v1alpha1.ConditionHealthy); got != v1alpha1.ReasonSucceeding {
+				t.Fatalf("Healthy of endpoint %d is %s after two minutes", i, got)
+			}
+		}
+	})
+}
+
 func TestWritesStayWithinTheirBudget(t *testing.T) {
 	in(t, 800, func(s *scene) {
 		s.during(5 * time.Minute)
