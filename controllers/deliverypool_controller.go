@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -28,6 +29,7 @@ import (
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	apply "github.com/doorstep-dev/doorstep/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/pool"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 // PoolReconciler owns the objects of DeliveryPools, and says in their status how they are.
@@ -205,11 +207,11 @@ func (r *PoolReconciler) write(ctx context.Context, p *v1alpha1.DeliveryPool, s 
 	if equality.Semantic.DeepEqual(shown, s) {
 		return nil
 	}
-	a := apply.DeliveryPool(p.Name, p.Namespace).WithUID(p.UID).WithStatus(converted[apply.DeliveryPoolStatusApplyConfiguration](&s))
+	a := apply.DeliveryPool(p.Name, p.Namespace).WithUID(p.UID).WithStatus(ssa.Configuration[apply.DeliveryPoolStatusApplyConfiguration](&s))
 	if err := r.Client.Status().Apply(ctx, a, client.FieldOwner(v1alpha1.FieldOwnerManager), client.ForceOwnership); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	was, is := condition(p.Status.Conditions, v1alpha1.ConditionReady), condition(s.Conditions, v1alpha1.ConditionReady)
+	was, is := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	if was == nil || was.Status != is.Status || was.Reason != is.Reason {
 		kind := corev1.EventTypeNormal
 		if is.Status != metav1.ConditionTrue && is.Reason != v1alpha1.ReasonProgressing {

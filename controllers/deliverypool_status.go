@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -196,7 +197,7 @@ func (in *poolInputs) aboutObjects() (verdict, time.Duration, bool) {
 
 // wasReady: a pool that has once been Ready is not being started.
 func (in *poolInputs) wasReady() bool {
-	c := condition(in.pool.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(in.pool.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonWorkerUnavailable || c.Reason == v1alpha1.ReasonWorkerFailed)
 }
 

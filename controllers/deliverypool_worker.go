@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,6 +124,6 @@ func (in *poolInputs) stuckNote() string {
 
 // said reports whether the status gives that reason for Ready.
 func (in *poolInputs) said(reason string) bool {
-	c := condition(in.pool.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(in.pool.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Reason == reason
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	apply "github.com/doorstep-dev/doorstep/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/compile"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 // RetryPolicyReconciler says in a RetryPolicy's status what it comes to, and who uses it.
@@ -63,11 +65,11 @@ func (r *RetryPolicyReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if equality.Semantic.DeepEqual(before, status) {
 		return ctrl.Result{}, nil
 	}
-	a := apply.RetryPolicy(p.Name, p.Namespace).WithUID(p.UID).WithStatus(converted[apply.RetryPolicyStatusApplyConfiguration](&status))
+	a := apply.RetryPolicy(p.Name, p.Namespace).WithUID(p.UID).WithStatus(ssa.Configuration[apply.RetryPolicyStatusApplyConfiguration](&status))
 	if err := r.Client.Status().Apply(ctx, a, client.FieldOwner(v1alpha1.FieldOwnerManager), client.ForceOwnership); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	was, is := condition(p.Status.Conditions, v1alpha1.ConditionReady), condition(status.Conditions, v1alpha1.ConditionReady)
+	was, is := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if is.Status != metav1.ConditionTrue && (was == nil || was.Reason != is.Reason) {
 		r.Events.Eventf(&p, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
 	}

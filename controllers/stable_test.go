@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -135,10 +136,10 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 	if len(keys) != 10 {
 		t.Errorf("%d keys are shown, want 5 and their former values: %+v", len(keys), keys)
 	}
-	if c := condition(objects.Endpoints[1].Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(objects.Endpoints[1].Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
 		t.Errorf("of several faults none is told: %+v", c)
 	}
-	if c := condition(objects.Pools[0].Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(objects.Pools[0].Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
 		t.Errorf("of the pool's several faults none is told: %+v", c)
 	}
 }

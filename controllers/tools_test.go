@@ -12,6 +12,7 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -195,7 +196,7 @@ func TestToolsAndStatesThatTakeTime(t *testing.T) {
 		var ok bool
 		e.Status, ok = endpointStatus(&in)
 		got, _ := judge(t, e)
-		if c := condition(e.Status.Conditions, v1alpha1.ConditionReady); !ok || c.Reason != row.reason || got != row.want {
+		if c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady); !ok || c.Reason != row.reason || got != row.want {
 			t.Errorf("%s: the endpoint says %+v, and tools %+v; want %s and %+v", name, c, got, row.reason, row.want)
 		}
 	}
@@ -233,7 +234,7 @@ func TestToolsAndStatesThatTakeTime(t *testing.T) {
 		status, _, ok := poolStatus(&in)
 		p.Status = status
 		got, _ := judge(t, p)
-		if c := condition(p.Status.Conditions, v1alpha1.ConditionReady); !ok || c.Reason != row.reason || got != row.want {
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); !ok || c.Reason != row.reason || got != row.want {
 			t.Errorf("%s: the pool says %+v, and tools %+v; want %s and %+v", name, c, got, row.reason, row.want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -103,7 +104,7 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if !ok || came {
 		return ctrl.Result{}, failed // the pass over its pool that sees it, or its key, brings it back
 	}
-	if in.settles > 0 && condition(status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonPlanPending {
+	if in.settles > 0 && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonPlanPending {
 		return ctrl.Result{RequeueAfter: in.settles}, failed // most likely it is Ready before there is anything to say
 	}
 	result := ctrl.Result{}
@@ -114,7 +115,7 @@ func (r *EndpointReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		// Its worker is most likely there, and heard of with its next renewal, which brings nothing by itself.
 		result.RequeueAfter = settlingRecheck + r.turn(&in)
 	}
-	if !sharedNews(condition(e.Status.Conditions, v1alpha1.ConditionReady), condition(status.Conditions, v1alpha1.ConditionReady)) {
+	if !sharedNews(meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)) {
 		r.pace.forget(in.pool, req.NamespacedName)
 	} else if wait := r.pace.wait(in.pool, req.NamespacedName); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, failed
@@ -166,7 +167,7 @@ func (r *EndpointReconciler) poolChanged() handler.EventHandler {
 
 func readyReason(o client.Object) string {
 	if p, ok := o.(*v1alpha1.DeliveryPool); ok {
-		if c := condition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 			return c.Reason
 		}
 	}
@@ -183,7 +184,7 @@ func (r *EndpointReconciler) look(ctx context.Context, in *endpointInputs) error
 	if err != nil {
 		return err
 	}
-	in.poolExists, in.poolReady = true, condition(pool.Status.Conditions, v1alpha1.ConditionReady)
+	in.poolExists, in.poolReady = true, meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionReady)
 	k := plan.EndpointKey{Namespace: in.endpoint.Namespace, Name: in.endpoint.Name}
 	if o := r.Planner.Outcome(in.pool); o != nil {
 		in.seen = o.Seen[k]
@@ -260,7 +261,7 @@ func (r *EndpointReconciler) write(ctx context.Context, e *v1alpha1.WebhookEndpo
 	if equality.Semantic.DeepEqual(managerPart(&e.Status), &status) {
 		return nil
 	}
-	before, after := condition(e.Status.Conditions, v1alpha1.ConditionReady), condition(status.Conditions, v1alpha1.ConditionReady)
+	before, after := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if err := r.Client.Status().Apply(ctx, endpointApply(e, &status), client.FieldOwner(v1alpha1.FieldOwnerManager), client.ForceOwnership); err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/compile"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/retry"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 // endpointInputs are what an endpoint's status depends on.
@@ -132,7 +134,7 @@ func (in *endpointInputs) readyMessage() string {
 // readyNow reports whether the status says Ready of the present generation. It stays so
 // while workers restart.
 func readyNow(e *v1alpha1.WebhookEndpoint) bool {
-	c := condition(e.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Status == metav1.ConditionTrue && e.Status.ObservedGeneration == e.Generation && c.ObservedGeneration == e.Generation
 }
 
@@ -151,30 +153,7 @@ func conditions(before []metav1.Condition, generation int64, v verdict) []metav1
 }
 
 func next(before []metav1.Condition, kind string, status metav1.ConditionStatus, generation int64, v verdict) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: status, Reason: v.reason, Message: bounded(v.message), ObservedGeneration: generation, LastTransitionTime: metav1.Now().Rfc3339Copy()}
-	if was := condition(before, kind); was != nil && was.Status == status {
-		c.LastTransitionTime = was.LastTransitionTime
-	}
-	return c
-}
-
-// maxMessage is what a condition's message may have.
-const maxMessage = 32768
-
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
-}
-
-func condition(list []metav1.Condition, kind string) *metav1.Condition {
-	for i := range list {
-		if list[i].Type == kind {
-			return &list[i]
-		}
-	}
-	return nil
+	return ssa.Condition(before, metav1.Condition{Type: kind, Status: status, Reason: v.reason, Message: v.message, ObservedGeneration: generation}, time.Now())
 }
 
 // managerPart is what the manager owns of a status.
@@ -191,7 +170,7 @@ func managerPart(s *v1alpha1.WebhookEndpointStatus) *v1alpha1.WebhookEndpointSta
 func ours(list []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
-		if c := condition(list, kind); c != nil {
+		if c := meta.FindStatusCondition(list, kind); c != nil {
 			out = append(out, *c)
 		}
 	}
@@ -279,5 +258,5 @@ func text(d time.Duration) v1alpha1.Duration {
 
 // endpointApply is the manager's part of a status as it is applied.
 func endpointApply(e *v1alpha1.WebhookEndpoint, s *v1alpha1.WebhookEndpointStatus) *apply.WebhookEndpointApplyConfiguration {
-	return apply.WebhookEndpoint(e.Name, e.Namespace).WithUID(e.UID).WithStatus(converted[apply.WebhookEndpointStatusApplyConfiguration](s))
+	return apply.WebhookEndpoint(e.Name, e.Namespace).WithUID(e.UID).WithStatus(ssa.Configuration[apply.WebhookEndpointStatusApplyConfiguration](s))
 }

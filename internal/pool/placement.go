@@ -1,15 +1,13 @@
 package pool
 
 import (
-	"fmt"
 	"maps"
-
-	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	applycore "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 // place lays the template's wishes about nodes over a pod.
@@ -19,13 +17,13 @@ func (b builder) place(spec *applycore.PodSpecApplyConfiguration) {
 		spec.WithNodeSelector(maps.Clone(t.NodeSelector))
 	}
 	for i := range t.Tolerations {
-		spec.WithTolerations(converted[applycore.TolerationApplyConfiguration](&t.Tolerations[i]))
+		spec.WithTolerations(ssa.Configuration[applycore.TolerationApplyConfiguration](&t.Tolerations[i]))
 	}
 	for i := range t.TopologySpreadConstraints {
-		spec.WithTopologySpreadConstraints(converted[applycore.TopologySpreadConstraintApplyConfiguration](&t.TopologySpreadConstraints[i]))
+		spec.WithTopologySpreadConstraints(ssa.Configuration[applycore.TopologySpreadConstraintApplyConfiguration](&t.TopologySpreadConstraints[i]))
 	}
 	if t.Affinity != nil {
-		spec.WithAffinity(converted[applycore.AffinityApplyConfiguration](t.Affinity))
+		spec.WithAffinity(ssa.Configuration[applycore.AffinityApplyConfiguration](t.Affinity))
 	}
 	if t.PriorityClassName != "" {
 		spec.WithPriorityClassName(t.PriorityClassName)
@@ -33,19 +31,6 @@ func (b builder) place(spec *applycore.PodSpecApplyConfiguration) {
 	for _, s := range t.ImagePullSecrets {
 		spec.WithImagePullSecrets(applycore.LocalObjectReference().WithName(s.Name))
 	}
-}
-
-// converted gives an object of the API as its apply configuration: the two have one JSON
-// form.
-func converted[A any](from any) *A {
-	b, err := json.Marshal(from)
-	if err == nil {
-		into := new(A)
-		if err = json.Unmarshal(b, into); err == nil {
-			return into
-		}
-	}
-	panic(fmt.Sprintf("%T has no apply configuration of its form: %v", from, err))
 }
 
 // serviceMonitor tells a Prometheus operator to scrape the workers. The kind is another

@@ -10,6 +10,7 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/dispatch"
 	"github.com/doorstep-dev/doorstep/internal/health"
 	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 // degradedBelowPercent is what Healthy is measured by.
@@ -93,18 +94,8 @@ func (s *sight) healthiness() verdict {
 	}
 }
 
-// condition is a condition whose time moves with its status only.
 func (s *sight) condition(before []metav1.Condition, kind string, v verdict) metav1.Condition {
-	c := metav1.Condition{
-		Type: kind, Status: v.status, Reason: v.reason, Message: v.message, ObservedGeneration: s.generation,
-		LastTransitionTime: metav1.NewTime(s.now).Rfc3339Copy(),
-	}
-	for i := range before {
-		if before[i].Type == kind && before[i].Status == v.status {
-			c.LastTransitionTime = before[i].LastTransitionTime
-		}
-	}
-	return c
+	return ssa.Condition(before, metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message, ObservedGeneration: s.generation}, s.now)
 }
 
 func (s *sight) endpointHealth() *v1alpha1.EndpointHealth {

@@ -13,6 +13,7 @@ import (
 	"github.com/doorstep-dev/doorstep/api/v1alpha1"
 	apply "github.com/doorstep-dev/doorstep/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/doorstep-dev/doorstep/internal/plan"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 // Of a volume, this many percent used are too many, and this many are few enough again.
@@ -60,7 +61,7 @@ func (w *Writer) poolStatus(ctx context.Context, p *plan.Plan, now time.Time) (b
 	if equality.Semantic.DeepEqual(want, s.shown) {
 		return false, nil
 	}
-	a := apply.DeliveryPool(w.Pool.Name, w.Pool.Namespace).WithStatus(converted[apply.DeliveryPoolStatusApplyConfiguration](&want))
+	a := apply.DeliveryPool(w.Pool.Name, w.Pool.Namespace).WithStatus(ssa.Configuration[apply.DeliveryPoolStatusApplyConfiguration](&want))
 	if err := w.Client.Status().Apply(ctx, a, client.FieldOwner(v1alpha1.FieldOwnerWorker), client.ForceOwnership); err != nil {
 		if apierrors.IsNotFound(err) {
 			return true, nil

@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/doorstep-dev/doorstep/internal/health"
 	"github.com/doorstep-dev/doorstep/internal/plan"
 	"github.com/doorstep-dev/doorstep/internal/queue"
+	"github.com/doorstep-dev/doorstep/internal/ssa"
 )
 
 const (
@@ -310,7 +310,7 @@ func (w *Writer) endpoint(ctx context.Context, e *plan.Endpoint, s *state, now t
 		s.refused = 0
 		return asked, nil
 	}
-	a := apply.WebhookEndpoint(e.Name, e.Namespace).WithUID(types.UID(e.UID)).WithStatus(converted[apply.WebhookEndpointStatusApplyConfiguration](&want))
+	a := apply.WebhookEndpoint(e.Name, e.Namespace).WithUID(types.UID(e.UID)).WithStatus(ssa.Configuration[apply.WebhookEndpointStatusApplyConfiguration](&want))
 	err := w.Client.Status().Apply(ctx, a, client.FieldOwner(v1alpha1.FieldOwnerWorker), client.ForceOwnership)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
@@ -385,16 +385,4 @@ func (w *Writer) oldestDue(ctx context.Context, k plan.EndpointKey, now time.Tim
 		oldest = d[0].QueuedAt
 	}
 	return oldest
-}
-
-// converted gives an object of the API as its apply configuration.
-func converted[A any](from any) *A {
-	b, err := json.Marshal(from)
-	if err == nil {
-		into := new(A)
-		if err = json.Unmarshal(b, into); err == nil {
-			return into
-		}
-	}
-	panic(fmt.Sprintf("%T has no apply configuration of its form: %v", from, err))
 }
